@@ -1,0 +1,1 @@
+"""A plugin-based, hookable agent kernel: a treadle turns steps into turns."""
