@@ -20,6 +20,8 @@ from .messages import Json, Part, Status, Text, Usage, as_parts
 from .tools import Tool
 
 Deps = TypeVar("Deps")
+APP = "app"
+"""The owner of notes from the application's own tools; no plugin may be named so."""
 
 
 class TurnContext(Generic[Deps]):
@@ -109,7 +111,7 @@ class CallContext(Generic[Deps]):
     event loop's clock. `decision` is "allow" when a person allowed this very call.
     """
 
-    __slots__ = ("_note", "_progress", "call", "deadline", "decision", "key", "turn")
+    __slots__ = ("_note", "_progress", "author", "call", "deadline", "decision", "key", "turn")
 
     def __init__(
         self,
@@ -124,6 +126,7 @@ class CallContext(Generic[Deps]):
     ) -> None:
         self.call, self.key, self.deadline, self.turn, self.decision = call, key, deadline, turn, decision
         self._progress, self._note = progress, note
+        self.author = ""  # the plugin whose hook is running, set by the host
 
     @property
     def deps(self) -> Deps:
@@ -134,9 +137,13 @@ class CallContext(Generic[Deps]):
         """Tell watchers how far the body is. Live only, never logged; safe from a worker thread."""
         self._progress(text)
 
-    def note(self, plugin: str, name: str, data: Json = None) -> None:
-        """Append an event `<plugin>/<name>` at once; reported and dropped once the body was left behind."""
-        self._note(plugin, name, data)
+    def note(self, name: str, data: Json = None) -> None:
+        """Append an event: `<plugin>/<name>` from a hook, `app/<name>` from a tool's body.
+
+        From a hook it stands before the loop's next append, from a body it is appended at once. A body that was left
+        behind has its notes reported and dropped. Safe from a worker thread.
+        """
+        self._note(self.author or APP, name, data)
 
 
 _wanting: WeakKeyDictionary[Tool, tuple[tuple[str, bool], ...]] = WeakKeyDictionary()

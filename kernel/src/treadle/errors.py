@@ -32,7 +32,7 @@ class TreadleError(Exception):
     """The one root of all errors that treadle raises on purpose."""
 
 
-# --- the caller's fault -------------------------------------------------------------------------
+# --- the caller's fault ------------------------------------------------------------------------------------
 
 
 class UsageError(TreadleError):
@@ -168,7 +168,7 @@ class InvalidArguments(TreadleError):
     """A call's arguments do not fit its tool. The text is written for the model."""
 
 
-# --- a plugin's fault -----------------------------------------------------------------------------
+# --- a plugin's fault --------------------------------------------------------------------------------------
 
 
 class PluginError(TreadleError):
@@ -212,7 +212,7 @@ class ProviderError(TreadleError):
         return f"The model call failed ({self.kind}{status}): {self.message}" + (f" {self.hint}" if self.hint else "")
 
 
-# --- the stored data's fault, and the store's -------------------------------------------------------
+# --- the stored data's fault, and the store's --------------------------------------------------------------
 
 
 class UnlawfulEvent(TreadleError):

@@ -203,10 +203,11 @@ class ContextEdit:
 
 @attrs.frozen
 class StepEnd:
-    """A step is over."""
+    """A step is over. `resumable` are the calls that repair found safe to run: never begun, or safe to replay."""
 
     type: ClassVar[str] = "step/end"
     outcome: Outcome
+    resumable: tuple[str, ...] = ()
 
 
 @attrs.frozen(kw_only=True)

@@ -169,7 +169,7 @@ class Usage:
         )
 
 
-# --- making them ------------------------------------------------------------------------------------
+# --- making them -------------------------------------------------------------------------------------------
 
 _last_id = 0
 _id_lock = Lock()
@@ -219,7 +219,7 @@ def estimate_tokens(parts: Iterable[Part]) -> int:
     return max(1, size // 4)
 
 
-# --- one text per message, the same in every process ----------------------------------------------------
+# --- one text per message, the same in every process -------------------------------------------------------
 
 
 def plain(value: Part | Payload | None) -> Json:

@@ -53,7 +53,7 @@ class Request:
     output: OutputSchema | None = None
 
 
-# --- pieces: what a stream is made of ------------------------------------------------------------------
+# --- pieces: what a stream is made of ----------------------------------------------------------------------
 
 
 @attrs.frozen
@@ -142,7 +142,7 @@ class Model(Protocol):
     def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[Piece]]: ...
 
 
-# --- assembling ------------------------------------------------------------------------------------------
+# --- assembling --------------------------------------------------------------------------------------------
 
 
 @attrs.define

@@ -43,7 +43,7 @@ from .errors import (
     Unsupported,
     UsageError,
 )
-from .events import Event, PluginData
+from .events import AssistantMessage, Event, ModelFailed, PluginData, TurnEnd
 from .hooks import Delta, OpenStack, hookimpl, hookspec
 from .messages import (
     Call,
@@ -98,6 +98,7 @@ __all__ = [
     "Allow",
     "Answer",
     "AskedCall",
+    "AssistantMessage",
     "Call",
     "CallContext",
     "CallDelta",
@@ -120,6 +121,7 @@ __all__ = [
     "Message",
     "MissingExtra",
     "Model",
+    "ModelFailed",
     "NoSuchSession",
     "Opaque",
     "OpenStack",
@@ -154,6 +156,7 @@ __all__ = [
     "ToolSchema",
     "TreadleError",
     "TurnContext",
+    "TurnEnd",
     "UnknownReference",
     "UnreadableLog",
     "Unsupported",

@@ -62,6 +62,10 @@ class SessionFilter:
     limit: int | None = None
 
 
+ALL = SessionFilter()
+"""Every session that is not archived."""
+
+
 @attrs.frozen(kw_only=True)
 class PostMessage:
     """A message for the session's writer to put."""
@@ -109,6 +113,11 @@ class Log(Protocol):
 
     @property
     def session_id(self) -> str: ...
+
+    @property
+    def forked_from(self) -> tuple[str, int] | None:
+        """The parent's id and the last seq shared with it, if this session is a fork."""
+        ...
 
     async def read(self, after_seq: int = 0) -> Sequence[Event]:
         """The events after `after_seq`, in order, a fork's inherited ones included. Empty for a new session."""
@@ -160,7 +169,7 @@ class Store(Protocol):
         """Raises `SessionBusy` if `write` and another holds the lease, `NoSuchSession` if reading what is not there."""
         ...
 
-    async def list(self, filter: SessionFilter = SessionFilter()) -> Sequence[SessionInfo]: ...
+    async def list(self, filter: SessionFilter = ALL) -> Sequence[SessionInfo]: ...
 
     async def fork(self, session_id: str, at_seq: int, new_id: str) -> None:
         """A new session that begins with the parent's events up to `at_seq`, by reference. `at_seq` must be synced.
@@ -225,6 +234,11 @@ class _MemoryLog:
     @property
     def session_id(self) -> str:
         return self._kept.id
+
+    @property
+    def forked_from(self) -> tuple[str, int] | None:
+        parent = self._kept.parent
+        return (parent.id, self._kept.parent_seq) if parent else None
 
     async def read(self, after_seq: int = 0) -> Sequence[Event]:
         kept = self._kept
@@ -308,7 +322,7 @@ class MemoryStore:
         kept.writer = _MemoryLog(kept, write=True)
         return kept.writer
 
-    async def list(self, filter: SessionFilter = SessionFilter()) -> Sequence[SessionInfo]:
+    async def list(self, filter: SessionFilter = ALL) -> Sequence[SessionInfo]:
         found = [_info(kept) for kept in self._sessions.values() if kept.head_seq]
         wanted = [
             info
