@@ -1,0 +1,919 @@
+"""The live handle of one session: it owns its activity, and whoever holds it can speak into it.
+
+A driver is idle, running or closed. While it runs, one task drives turn after turn; everything else puts messages,
+cancels, watches or waits. A connection that goes away ends nothing here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextvars import ContextVar
+from typing import Any, Literal, Protocol, TypeAlias, Union
+
+import anyio
+import attrs
+from anyio import CancelScope
+from anyio.abc import TaskGroup
+
+from .agent import Agent, Limits
+from .context import Allow, Answer, Decision, Deny, TurnContext, plugin_data
+from .errors import BudgetExceeded, Closed, Dropped, Parked, Reentrant, TreadleError, TurnNotCompleted, UsageError
+from .events import (
+    AssistantMessage,
+    ContextEdit,
+    Data,
+    DropReason,
+    Ending,
+    Event,
+    InboxDrop,
+    InboxPut,
+    Lane,
+    PluginData,
+    SessionMeta,
+    StepStart,
+    ToolResult,
+    TurnEnd,
+    TurnStart,
+    UserMessage,
+)
+from .grammar import State, result_message
+from .hooks import Delta
+from .host import Host
+from .loop import Turn, run_turn
+from .messages import Call, Content, Json, Message, Part, Usage, as_message, as_parts
+from .messages import Result as AnsweredPart
+from .model import FinishReason, Model
+from .session import Note, Session
+from .store import Post, PostCancel, PostDecision, PostMessage
+from .tools import Tool
+from .view import View
+
+Reach = Literal["model", "call", "turn", "all"]
+Status = Literal["idle", "running", "closed"]
+Item: TypeAlias = Union[Event, Delta]
+
+_inside: ContextVar[frozenset[int]] = ContextVar("treadle_sessions", default=frozenset())
+"""Ids of the drivers whose turn this task belongs to: small numbers only, so that nothing large is kept alive."""
+
+
+# --- what callers get --------------------------------------------------------------------------------------
+
+
+@attrs.frozen(kw_only=True)
+class Result:
+    """How a turn came out.
+
+    `text` is the last reply's words, `output` the decoded value where `output=` was asked for, `messages` all that
+    entered the conversation in this turn. `reason` is how it ended and `detail` what of (the limit, the cause, the
+    failure); `finish` why the model stopped last. `waiting` are the calls that wait for a decision. `cost` is None
+    where no plugin knows prices.
+    """
+
+    text: str
+    output: Any
+    messages: tuple[Message, ...]
+    usage: Usage
+    cost: float | None
+    reason: Ending
+    detail: str
+    finish: FinishReason | None
+    session: str
+    turn: int
+    steps: int
+    waiting: tuple[Call, ...]
+
+    def check(self) -> Result:
+        """Itself, if the turn completed; else raises `BudgetExceeded` or `TurnNotCompleted`."""
+        if self.reason == "completed":
+            return self
+        kind = BudgetExceeded if self.reason == "limit" else TurnNotCompleted
+        raise kind(self.session, self.reason, self.detail)
+
+
+@attrs.frozen
+class Entered:
+    """The message entered a turn, which has ended with this result."""
+
+    result: Result
+
+
+@attrs.frozen
+class WasDropped:
+    """The message left the inbox: withdrawn, cancelled or rejected."""
+
+    why: DropReason
+    detail: str = ""
+
+
+@attrs.frozen
+class IsParked:
+    """The session idles and the message still waits; a wake, nudge or withdraw moves it."""
+
+    ending: str
+
+
+Fate: TypeAlias = Union[Entered, WasDropped, IsParked]
+
+
+class Receipt:
+    """What a caller holds of a message (or a decision) it sent. It is durable when the receipt is returned."""
+
+    def __init__(self, driver: Driver, id: str) -> None:
+        self._driver, self.id = driver, id
+        self._known: Fate | None = None
+        self._event: anyio.Event | None = None
+        self.turn: int | None = None
+        """The turn it entered, as soon as it did."""
+
+    async def fate(self) -> Fate:
+        """Wait for what becomes of it. Cancelling the wait harms nothing. Raises the fault if the store fails."""
+        self._driver.not_inside("a receipt")
+        while self._known is None:
+            self._driver.check_fault()
+            if self._event is None:
+                self._event = anyio.Event()
+            await self._event.wait()
+        return self._known
+
+    async def result(self) -> Result:
+        """The result of its turn; raises `Dropped` or `Parked` if it entered none."""
+        fate = await self.fate()
+        if isinstance(fate, Entered):
+            return fate.result
+        if isinstance(fate, WasDropped):
+            raise Dropped(self.id, fate.why, fate.detail)
+        raise Parked(self._driver.session_id, self.id, fate.ending)
+
+    async def withdraw(self) -> bool:
+        """Take the message back; False if it no longer pends."""
+        return await self._driver.withdraw(self.id)
+
+    def settle(self, fate: Fate) -> None:
+        self._known = fate
+        self.wake()
+
+    def wake(self) -> None:
+        if self._event is not None:
+            self._event.set()
+            self._event = None
+
+
+class Watch:
+    """Events and deltas of a session as they come, for one watcher. An async iterator and a context manager.
+
+    A slow watcher never slows the turn: deltas that were not fetched yet are joined, and what was logged can always be
+    read again from the log. Closing it ends nothing.
+    """
+
+    LAG = 1000
+
+    def __init__(self, driver: Driver, after_seq: int | None) -> None:
+        self._driver, self._after = driver, after_seq
+        self._items: deque[Item] = deque()
+        self._news: anyio.Event | None = None
+        self._behind = False
+        self.closed = False
+
+    async def __aenter__(self) -> Watch:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop watching. Safe to call twice."""
+        self.closed = True
+        self._driver.unwatch(self)
+        self._wake()
+
+    def take(self, item: Item) -> None:
+        """Called by the driver for each item, in order; never waits."""
+        items = self._items
+        if isinstance(item, Delta):
+            last = items[-1] if len(items) > self.LAG else None
+            if isinstance(last, Delta) and (last.kind, last.key, last.call) == (item.kind, item.key, item.call):
+                items[-1] = attrs.evolve(last, text=last.text + item.text)
+            else:
+                items.append(item)
+        elif self._behind:
+            return
+        elif len(items) > 8 * self.LAG:
+            items.clear()
+            self._behind = True
+        else:
+            items.append(item)
+        if self._news is not None:
+            self._wake()
+
+    def _wake(self) -> None:
+        if self._news is not None:
+            self._news.set()
+            self._news = None
+
+    def __aiter__(self) -> AsyncIterator[Item]:
+        return self
+
+    async def __anext__(self) -> Item:
+        while True:
+            if self._after is not None and (self._behind or not self._items) and await self._caught_up():
+                continue
+            if self._items:
+                item = self._items.popleft()
+                if isinstance(item, Event):
+                    if self._after is not None and item.seq <= self._after:
+                        continue
+                    self._after = item.seq
+                return item
+            if self.closed or self._driver.status == "closed":
+                raise StopAsyncIteration
+            if self._news is None:
+                self._news = anyio.Event()
+            await self._news.wait()
+
+    async def _caught_up(self) -> bool:
+        """Fetch from the log what this watcher has not seen; False if there was nothing."""
+        assert self._after is not None
+        if self._driver.seq <= self._after or (self._items and not self._behind):
+            return False
+        self._behind = False
+        missing = await self._driver.read(self._after)
+        newer = [item for item in self._items if isinstance(item, Delta)]
+        self._items = deque([*missing, *newer])
+        return bool(missing)
+
+
+class Maintenance:
+    """Work between turns: what `maintain(fn)` gives its function. Edits and notes become one append at its end."""
+
+    def __init__(self, session: Session, agent: Agent, user: str | None) -> None:
+        self._session = session
+        self.agent, self.user = agent, user
+        self.session = session.state.session
+        self.queued: list[Note] = []
+
+    @property
+    def view(self) -> View:
+        """The conversation as of now."""
+        return self._session.state.view
+
+    def note(self, plugin: str, name: str, data: Json = None) -> None:
+        """Queue an event `<plugin>/<name>`."""
+        self.queued.append(Note(plugin_data(plugin, name, data), plugin))
+
+    def edit(
+        self, first: int, last: int, put: str | Part | Sequence[Part] | None = None, *, plugin: str = "app"
+    ) -> None:
+        """Queue a `context/edit`. Raises `UsageError` where the grammar does not allow it."""
+        edit = ContextEdit(first=first, last=last, put=None if put is None else as_parts(put), plugin=plugin)
+        if not any(isinstance(note.data, ContextEdit) for note in self.queued) and (
+            reason := self._session.state.check_edit(edit)
+        ):
+            raise UsageError(f"context.edit({first}, {last}): {reason}.")
+        self.queued.append(Note(edit, plugin))
+
+
+class Home(Protocol):
+    """What a driver needs of the stack it runs on."""
+
+    @property
+    def host(self) -> Host: ...
+    @property
+    def manifest(self) -> tuple[tuple[str, str], ...]: ...
+    def open_model(self, ref: str) -> Model: ...
+
+
+# --- the driver --------------------------------------------------------------------------------------------
+
+
+class Driver:
+    """One session, live. Made by `stack.open` and `stack.attach`."""
+
+    def __init__(
+        self,
+        home: Home,
+        agent: Agent,
+        session: Session,
+        group: TaskGroup,
+        *,
+        user: str | None = None,
+        deps: Any = None,
+        metadata: Mapping[str, Json] | None = None,
+        run: str | None = None,
+        limits: Limits | None = None,
+        output: Tool | None = None,
+        decode_output: Callable[[str], Any] | None = None,
+        kernel: str = "",
+    ) -> None:
+        self.home, self.agent, self._session, self._group = home, agent, session, group
+        self.user, self.deps, self.metadata, self._run = user, deps, dict(metadata or {}), run
+        self._limits, self._output, self._decode, self._kernel = limits, output, decode_output, kernel
+        self.status: Status = "idle"
+        self.on_closed: Callable[[Driver], None] = lambda driver: None
+        self.on_idle: Callable[[Driver], None] = lambda driver: None
+        self._models: dict[int, Model] = {}
+        self._turn: Turn | None = None
+        self._busy = False  # a turn, or the section between two turns
+        self._maintaining: CancelScope | None = None
+        self._closing = False
+        self._abort_next = ""
+        self._receipts: dict[str, Receipt] = {}
+        self._entered: list[Receipt] = []
+        self._decided: dict[str, Decision] = {}
+        self._decisions: list[Receipt] = []
+        self._watches: list[Watch] = []
+        self._settled = anyio.Event()
+        self._settled.set()
+        self._manifest = home.manifest
+        session.committed, session.failed, session.refused = self._committed, self._failed, self._refused
+        session.notify = self._notify if home.host.notices else None
+
+    # --- what it is ----------------------------------------------------------------------------------------
+
+    @property
+    def session_id(self) -> str:
+        """The session's id."""
+        return self._session.state.session
+
+    @property
+    def seq(self) -> int:
+        """The log's last seq."""
+        return self._session.state.seq
+
+    @property
+    def view(self) -> View:
+        """The conversation as of now."""
+        return self._session.state.view
+
+    @property
+    def pending(self) -> tuple[Message, ...]:
+        """Messages that wait in the inbox, oldest first."""
+        return tuple(put.message for put in self._session.state.pending.values())
+
+    @property
+    def waiting(self) -> tuple[Call, ...]:
+        """Calls that wait for a decision."""
+        return tuple(each.call for each in self._session.state.deferred.values())
+
+    @property
+    def parked(self) -> bool:
+        """Whether what pends waits for a wake."""
+        return self._session.state.parked
+
+    @property
+    def limits(self) -> Limits:
+        """The limits of the next turn."""
+        return self._limits if self._limits is not None else self.agent.limits
+
+    async def read(self, after_seq: int = 0) -> Sequence[Event]:
+        """The log's events after `after_seq`."""
+        return await self._session.log.read(after_seq)
+
+    # --- speaking into it ----------------------------------------------------------------------------------
+
+    async def prompt(self, content: Content) -> Result:
+        """Put a message for the next turn and wait for that turn's result.
+
+        Raises `Parked` if the session idles before the message entered a turn (it stays in the inbox), `Dropped` if it
+        was taken out, `Reentrant` inside the session's own turn. Cancelling the wait does not cancel the turn.
+        """
+        self.not_inside("prompt")
+        return await (await self.follow_up(content)).result()
+
+    async def follow_up(self, content: Content) -> Receipt:
+        """Put a message for the next turn; opens one when idle."""
+        return await self._put(content, "turn", wake=True)
+
+    async def steer(self, content: Content) -> Receipt:
+        """Put a message for the nearest step; opens a turn when idle. Never skips a call the model already made."""
+        return await self._put(content, "step", wake=True)
+
+    async def inject(self, content: Content) -> Receipt:
+        """Put a message for the next step without waking anyone."""
+        return await self._put(content, "step", wake=False)
+
+    async def withdraw(self, message_id: str) -> bool:
+        """Take a pending message back; False if it no longer pends."""
+        self.check_open()
+
+        def build(state: State) -> Sequence[Data]:
+            return (InboxDrop(ids=(message_id,), why="withdrawn"),) if message_id in state.pending else ()
+
+        gone = await self._session.append_built(build)
+        await self._session.sync()
+        return bool(gone)
+
+    async def _put(self, content: Content, lane: Lane, wake: bool) -> Receipt:
+        self.check_open()
+        origin = "application" if id(self) not in _inside.get() else "turn:inside"
+        message = as_message(content, origin=origin)
+        if message.id in self._session.state.ids:
+            raise UsageError(f"Message id {message.id} was used before in this session. Give each message a new id.")
+        receipt = self._receipts[message.id] = Receipt(self, message.id)
+
+        def build(state: State) -> Sequence[Data]:
+            put = InboxPut(message=message, lane=lane, wake=wake)
+            return (put, TurnStart()) if wake and self._may_start() else (put,)
+
+        try:
+            await self._session.append_built(build)
+            await self._session.sync()
+        except BaseException:
+            if message.id not in self._session.state.ids:
+                self._receipts.pop(message.id, None)
+            raise
+        if not self._busy and message.id in self._session.state.pending:
+            self._park_receipts()
+        return receipt
+
+    async def nudge(self) -> Result:
+        """Go on without a new message, when idle, and wait for the result.
+
+        Resumes the last step's resumable calls; else, if a reply is owed and no call of the last message waits for a
+        decision, opens a step without a new message; else takes what pends. Raises `UsageError` if there is nothing
+        to go on with, or if the session runs already.
+        """
+        self.not_inside("nudge")
+        self.check_open()
+        if self._busy:
+            raise UsageError(
+                f'Session "{self.session_id}" runs already; nudge() is for an idle one. Await until_idle().'
+            )
+        receipt = Receipt(self, "nudge")
+
+        def build(state: State) -> Sequence[Data]:
+            if not self._may_start():
+                return ()
+            can_ask = state.owed and not state.last_deferred
+            if not state.resumable and not can_ask and not state.pending:
+                return ()
+            self._starting = (not state.resumable and not can_ask, dict.fromkeys(state.resumable))
+            self._entered.append(receipt)
+            return (TurnStart(),)
+
+        if not await self._session.append_built(build):
+            raise UsageError(f'Session "{self.session_id}" owes nothing and nothing pends. Send it a message.')
+        return await receipt.result()
+
+    _starting: tuple[bool, Mapping[str, Decision | None]] = (True, {})
+
+    async def decide(self, decisions: Mapping[str, Decision]) -> Receipt:
+        """Answer deferred calls by call id: `Allow`, `Deny` or `Answer`. The calls resume in a turn of their own.
+
+        Raises `UsageError` naming any id that does not wait; then nothing runs. If a turn runs, they resume after it.
+        """
+        self.check_open()
+        receipt = Receipt(self, "decide")
+
+        def build(state: State) -> Sequence[Data]:
+            odd = [each for each in decisions if each not in state.deferred or each in self._decided]
+            if odd or not decisions:
+                raise _Refused(odd)
+            for call_id, decision in decisions.items():
+                if not isinstance(decision, (Allow, Deny, Answer)):
+                    raise UsageError(f"decide({call_id}): give Allow, Deny or Answer, not {decision!r}.")
+            self._decided.update(decisions)
+            self._decisions.append(receipt)
+            if not self._may_start():
+                return ()
+            self._take_decisions()
+            return (TurnStart(),)
+
+        try:
+            await self._session.append_built(build)
+        except _Refused as refused:
+            waits = ", ".join(call.id for call in self.waiting) or "none"
+            named = ", ".join(refused.ids) or "none given"
+            raise UsageError(f"These calls do not wait for a decision: {named}. Waiting: {waits}.") from None
+        return receipt
+
+    def _take_decisions(self) -> None:
+        state = self._session.state
+        ready = {call_id: decision for call_id, decision in self._decided.items() if call_id in state.deferred}
+        self._starting = (False, ready)
+        self._decided = {}
+        self._entered.extend(self._decisions)
+        self._decisions = []
+
+    def cancel(self, reach: Reach = "turn", *, call: str | None = None, cause: str = "cancelled") -> bool:
+        """Ask for an end: of the model call, one tool call, the turn, or the turn and all that pends at this instant.
+
+        Synchronous, and safe anywhere; the first cause wins. Between two turns of one activity it aborts the next. When
+        idle it only drops. Returns whether there was something to cancel.
+        """
+        if self.status == "closed":
+            return False
+        if reach == "call":
+            work = self._turn.work if self._turn else None
+            return bool(call and work and work.cancel_call(call))
+        if reach == "model":
+            ask = self._turn.ask if self._turn else None
+            if ask is None or ask.done.is_set():
+                return False
+            ask.scope.cancel()
+            return True
+        if reach == "all" and (ids := tuple(self._session.state.pending)):
+            self._group.start_soon(self._drop, ids, cause)
+        if self._turn is not None:
+            self._turn.cancel(cause)
+        elif self._busy and self._maintaining is None:
+            self._abort_next = self._abort_next or cause
+        elif self._maintaining is not None:
+            self._maintaining.cancel()
+        return self._busy
+
+    async def _drop(self, ids: tuple[str, ...], cause: str) -> None:
+        def build(state: State) -> Sequence[Data]:
+            left = tuple(each for each in ids if each in state.pending)
+            return (InboxDrop(ids=left, why="cancelled", detail=cause),) if left else ()
+
+        try:
+            await self._session.append_built(build)
+            await self._session.sync()
+        except TreadleError:
+            pass  # the fault is the driver's already
+
+    async def maintain(self, fn: Callable[[Maintenance], Awaitable[Any]]) -> Any:
+        """Run `fn` between turns, once the session is idle. Its edits and notes are one append at its end.
+
+        Messages that come meanwhile wait for it. A cancel, or its own fault, writes nothing; the fault is raised.
+        """
+        self.not_inside("maintain")
+        self.check_open()
+        while self._busy:
+            await self.until_idle()
+        self._busy = True
+        self._settled = anyio.Event()
+        context = Maintenance(self._session, self.agent, self.user)
+        try:
+            with CancelScope() as self._maintaining:
+                value = await fn(context)
+                if context.queued:
+                    await self._session.append_notes(context.queued)
+                    await self._session.sync()
+                return value
+        finally:
+            self._maintaining = None
+            if self._session.fault is None:
+                with CancelScope(shield=True):
+                    if await self._next():
+                        self._start_activity()
+        return None
+
+    def use(self, agent: Agent) -> None:
+        """Let another agent act, from the next step on."""
+        self.check_open()
+        self.opened(agent)
+        self.agent = agent
+
+    async def label(
+        self,
+        *,
+        title: str | None = None,
+        labels: Sequence[str] | None = None,
+        metadata: Mapping[str, Json] | None = None,
+    ) -> None:
+        """Say what people know the session by; None leaves a field as it is."""
+        self.check_open()
+        meta = SessionMeta(title=title, labels=None if labels is None else tuple(labels), metadata=metadata)
+        await self._session.append_built(lambda state: (meta,))
+        await self._session.sync()
+
+    async def until_idle(self) -> None:
+        """Wait until nothing runs. Raises the fault if the store fails."""
+        self.not_inside("until_idle")
+        while self._busy:
+            await self._settled.wait()
+        self.check_fault()
+
+    def watch(self, after_seq: int | None = None) -> Watch:
+        """Events and deltas from now on, or all events after `after_seq` first. Any number of watchers.
+
+        One who joins in mid-message first gets its text so far, as one snapshot.
+        """
+        self.check_open()
+        watch = Watch(self, after_seq if after_seq is not None else None)
+        self._watches.append(watch)
+        if self._turn is not None and self._turn.ask is not None and not self._turn.ask.done.is_set():
+            for delta in self._turn.ask.snapshot():
+                watch.take(delta)
+        return watch
+
+    def unwatch(self, watch: Watch) -> None:
+        if watch in self._watches:
+            self._watches.remove(watch)
+
+    @property
+    def running(self) -> bool:
+        """Whether a turn, maintenance, or the section between two turns is under way."""
+        return self._busy
+
+    async def close_if_idle(self) -> None:
+        """Close, unless it runs again or somebody watches."""
+        if not self._busy and not self._watches:
+            await self.close()
+
+    async def close(self, cause: str = "closed") -> None:
+        """Cancel what runs, wait for it up to the grace period, release the session. Messages stay in its inbox."""
+        self.not_inside("close")
+        if self._closing:
+            return
+        self._closing = True
+        with CancelScope(shield=True):
+            self.cancel("turn", cause=cause)
+            if self._maintaining is not None:
+                self._maintaining.cancel()
+            while self._busy:
+                await self._settled.wait()
+            self._finish_closing()
+            try:
+                if self._session.fault is None:
+                    await self._session.sync()
+            finally:
+                await self._session.log.close()
+
+    def _finish_closing(self) -> None:
+        if self.status != "closed":
+            self._set_status("closed")
+        fate = IsParked("closed")
+        for receipt in [*self._receipts.values(), *self._decisions, *self._entered]:
+            receipt.settle(fate)
+        self._receipts, self._decisions, self._entered = {}, [], []
+        for watch in [*self._watches]:
+            watch.close()
+        self.on_closed(self)
+
+    # --- the activity --------------------------------------------------------------------------------------
+
+    def _may_start(self) -> bool:
+        return not self._busy and not self._closing
+
+    def _start_activity(self) -> None:
+        self._busy = True
+        if self._settled.is_set():
+            self._settled = anyio.Event()
+        if self.status != "running":
+            self._set_status("running")
+        self._group.start_soon(self._activity)
+
+    async def _activity(self) -> None:
+        """Drive turn after turn until nothing wakes the next. The one task that runs turns."""
+        _inside.set(_inside.get() | {id(self)})
+        try:
+            while True:
+                turn = self._turn
+                assert turn is not None
+                await run_turn(turn)
+                if not await self._next():
+                    return
+        except TreadleError:
+            if self._session.fault is None:
+                raise
+        except BaseException:
+            self._turn = None
+            self._idle()
+            raise
+        finally:
+            if self._session.fault is not None:
+                self._turn = None
+                self._idle()
+
+    async def _next(self) -> bool:
+        """Open the next turn if something wakes it, else go idle; decided and done in one synchronous section."""
+        await self._session.sync()
+
+        def build(state: State) -> Sequence[Data]:
+            if not self._closing and any(each in state.deferred for each in self._decided):
+                self._take_decisions()
+                return (TurnStart(),)
+            if not self._closing and state.wakes() and not state.parked:
+                self._starting = (True, {})
+                return (TurnStart(),)
+            self._idle()
+            return ()
+
+        return bool(await self._session.append_built(build))
+
+    def _idle(self) -> None:
+        """Nothing runs from here on; whoever waits is told."""
+        self._busy = False
+        self._abort_next = ""
+        if self.status == "running":
+            self._set_status("idle")
+        self._park_receipts()
+        for receipt in self._decisions:
+            receipt.settle(IsParked("the call no longer waits"))
+        self._decisions, self._decided = [], {}
+        self._settled.set()
+        self.on_idle(self)
+
+    def _park_receipts(self) -> None:
+        if self._session.fault is not None or not self._receipts:
+            return
+        end = self._session.state.last_end
+        for receipt in self._receipts.values():
+            receipt.settle(IsParked(end.reason if end else "before any turn"))
+        self._receipts = {}
+
+    def _new_turn(self, number: int) -> Turn:
+        woken, resumes = self._starting
+        self._starting = (True, {})
+        context: TurnContext[Any] = TurnContext(
+            session=self.session_id,
+            turn=number,
+            agent=self.agent,
+            limits=self.limits,
+            user=self.user,
+            deps=self.deps,
+            metadata=self.metadata,
+            run=self._run,
+            sent=self._sent,
+        )
+        turn = Turn(self, self._session, context, woken=woken, resumes=resumes, output=self._output)
+        if self._abort_next:
+            turn.cancel(self._abort_next)
+            self._abort_next = ""
+        return turn
+
+    def _sent(self, data: PluginData | ContextEdit, plugin: str) -> None:
+        """A hook's note or edit, queued for the loop's next append."""
+        if isinstance(data, ContextEdit):
+            if not plugin:
+                raise UsageError("context.edit works within a plugin's hook; elsewhere use driver.maintain.")
+            queued = any(isinstance(note.data, ContextEdit) for note in self._session.notes)
+            if not queued and (reason := self._session.state.check_edit(data)):
+                raise UsageError(f"context.edit({data.first}, {data.last}): {reason}.")
+        self._session.notes.append(Note(data, plugin))
+
+    # --- what the session tells ----------------------------------------------------------------------------
+
+    def _committed(self, events: Sequence[Event]) -> None:
+        """In the synchronous section of a commit: start turns, settle receipts, tell watchers."""
+        for event in events:
+            data = event.data
+            if isinstance(data, TurnStart):
+                self._turn = self._new_turn(self._session.state.turn)
+                if not self._busy:
+                    self._start_activity()
+            elif isinstance(data, StepStart):
+                for claimed in data.claims:
+                    self._enter(claimed)
+            elif isinstance(data, InboxDrop):
+                for dropped in data.ids:
+                    if receipt := self._receipts.pop(dropped, None):
+                        receipt.settle(WasDropped(data.why, data.detail))
+            elif isinstance(data, TurnEnd):
+                self._end_turn(data)
+            elif self._turn is not None:
+                self._collect(data)
+            for watch in self._watches:
+                watch.take(event)
+
+    def _enter(self, message_id: str) -> None:
+        if receipt := self._receipts.pop(message_id, None):
+            receipt.turn = self._session.state.turn
+            self._entered.append(receipt)
+
+    def _collect(self, data: Data) -> None:
+        assert self._turn is not None
+        if isinstance(data, UserMessage) or (isinstance(data, AssistantMessage) and data.message.parts):
+            self._turn.messages.append(data.message)
+        elif isinstance(data, ToolResult):
+            call = self._session.state.calls[data.call_id].call
+            self._turn.messages.append(result_message(call, data.status, data.parts))
+
+    def _end_turn(self, end: TurnEnd) -> None:
+        turn, self._turn = self._turn, None
+        if turn is None:
+            return
+        entered, self._entered = self._entered, []
+        if entered:
+            fate = Entered(self._result(turn, end))
+            for receipt in entered:
+                receipt.settle(fate)
+
+    def _result(self, turn: Turn, end: TurnEnd) -> Result:
+        replies = [message for message in turn.messages if message.role == "assistant"]
+        reply = self._session.state.last_reply if replies else None
+        output = None
+        if self._decode is not None and end.reason == "completed":
+            output = self._decode(_concluding_text(turn.messages))
+        return Result(
+            text=replies[-1].text if replies else "",
+            output=output,
+            messages=tuple(turn.messages),
+            usage=end.usage,
+            cost=None,
+            reason=end.reason,
+            detail=end.detail,
+            finish=reply.finish if reply else None,
+            session=self.session_id,
+            turn=self._session.state.turn,
+            steps=end.steps,
+            waiting=self.waiting,
+        )
+
+    async def _notify(self, event: Event) -> None:
+        await self.host.on_event(event, self._turn.context if self._turn and event.turn is not None else None)
+
+    def _refused(self, note: Note, reason: str) -> None:
+        self.host.report("context.edit", note.plugin, UsageError(f"the edit was no longer lawful: {reason}"))
+
+    def _failed(self, fault: TreadleError) -> None:
+        """The store failed: stop everything, tell everybody, write nothing."""
+        if self._turn is not None:
+            self._turn.cancel("store fault")
+        for receipt in [*self._receipts.values(), *self._entered, *self._decisions]:
+            receipt.wake()
+        self._set_status("closed")
+        for watch in [*self._watches]:
+            watch.close()
+
+    def _set_status(self, status: Status) -> None:
+        self.status = status
+        self.host.on_status(self.session_id, status)
+
+    # --- posts ---------------------------------------------------------------------------------------------
+
+    async def take_posts(self) -> None:
+        """Turn what others posted into events, for as long as the driver lives. A post arrives once."""
+        async for post in self._session.log.posted():
+            if self.status == "closed":
+                return
+            try:
+                await self._take_post(post)
+            except UsageError as error:
+                self.host.report("post", "app", error)
+            await self._session.log.forget([post.id])
+
+    async def _take_post(self, post: Post) -> None:
+        what = post.what
+        if isinstance(what, PostMessage):
+            if what.message.id not in self._session.state.ids:
+                await self._put(what.message, what.lane, what.wake)
+            await self._session.sync()
+        elif isinstance(what, PostCancel):
+            self.cancel(what.reach, cause=what.cause)
+        else:
+            await self.decide({what.call_id: _decision(what)})
+
+    # --- for the loop --------------------------------------------------------------------------------------
+
+    @property
+    def host(self) -> Host:
+        """The hooks of the stack as of now."""
+        return self.home.host
+
+    @property
+    def watching(self) -> bool:
+        """Whether anybody watches."""
+        return bool(self._watches)
+
+    def spawn(self, task: Callable[..., Coroutine[Any, Any, None]], *args: object) -> None:
+        self._group.start_soon(task, *args)
+
+    def watched(self, delta: Delta) -> None:
+        for watch in self._watches:
+            watch.take(delta)
+
+    def opened(self, agent: Agent) -> Model:
+        """The model that an agent names."""
+        model = agent.model
+        return self.home.open_model(model) if isinstance(model, str) else model
+
+    # --- guards --------------------------------------------------------------------------------------------
+
+    def not_inside(self, method: str) -> None:
+        """Raise `Reentrant` if the caller stands in this session's own turn."""
+        if id(self) in _inside.get():
+            raise Reentrant(self.session_id, method)
+
+    def check_fault(self) -> None:
+        if self._session.fault is not None:
+            raise self._session.fault
+
+    def check_open(self) -> None:
+        self.check_fault()
+        if self.status == "closed" or self._closing:
+            raise Closed(f'The driver of session "{self.session_id}"')
+
+
+class _Refused(Exception):
+    def __init__(self, ids: Sequence[str]) -> None:
+        self.ids = ids
+
+
+def _decision(post: PostDecision) -> Decision:
+    if post.verdict == "allow":
+        return Allow(json.loads(post.arguments) if post.arguments is not None else None)
+    return Deny(post.text) if post.verdict == "deny" else Answer(post.text)
+
+
+def _concluding_text(messages: Sequence[Message]) -> str:
+    """The text of the turn's last tool result: what its output tool returned."""
+    for message in reversed(messages):
+        for part in message.parts:
+            if isinstance(part, AnsweredPart):
+                return "".join(getattr(each, "text", "") for each in part.parts)
+    return ""
