@@ -23,7 +23,7 @@ from .docstrings import Docs, read_docs
 from .errors import InvalidArguments, MissingExtra, UsageError
 from .messages import Json, Text
 from .model import OutputSchema
-from .records import Field, from_parameter, innermost, own_doc, parameter_hints
+from .records import ABSENT, Field, from_parameter, innermost, own_doc, parameter_hints
 from .tools import Replay, Tool, parse_object
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def tool(
             replay=replay,
             timeout_seconds=timeout_seconds,
             needs_approval=needs_approval,
-            decode=_arguments(shape),
+            decode=typing.cast("Callable[[Mapping[str, Json]], Mapping[str, object]]", shape.decode),
             reconcile=reconcile,
         )
 
@@ -113,18 +113,6 @@ def _name_of(function: Json) -> str:
     if not _NAME.fullmatch(name):
         raise UsageError(f"{name} cannot name a tool: 1 to 64 letters, digits, _ and -. Give it one: tool(name=...).")
     return name
-
-
-def _arguments(shape: Shape) -> Callable[[Mapping[str, Json]], Mapping[str, object]]:
-    from .refusals import Refusal
-
-    def decode(given: Mapping[str, Json]) -> Mapping[str, object]:
-        try:
-            return typing.cast("Mapping[str, object]", shape.decode(given))
-        except Refusal as refused:
-            raise InvalidArguments(f"{refused}.") from refused
-
-    return decode
 
 
 def _concluding(function: Json) -> Callable[..., object]:
@@ -217,8 +205,8 @@ def _with_pydantic_default(field: Field) -> tuple[Field, Callable[[], object] | 
         return field, None
     hint = typing.Annotated[(field.hint, info)]  # type: ignore[name-defined]
     if info.is_required():
-        return attrs.evolve(field, hint=hint, required=True, default=attrs.NOTHING), None
-    default = attrs.NOTHING if info.default_factory is not None else info.default
+        return attrs.evolve(field, hint=hint, required=True, default=ABSENT), None
+    default = ABSENT if info.default_factory is not None else info.default
     return attrs.evolve(field, hint=hint, default=default), partial(info.get_default, call_default_factory=True)
 
 
@@ -283,10 +271,10 @@ def _new_output(wanted: Json) -> _Output:
     alone: Shape | None = _shapes().shape_of(wanted, where, {})
     if alone is not None:
         text = read_docs(own_doc(wanted)).text if inspect.isclass(wanted) else ""
-        return _Output(name=name, description=text, schema=alone.schema, decode=_arguments(alone))
+        return _Output(name=name, description=text, schema=alone.schema, decode=alone.decode)
     field = Field(name="value", key="value", hint=wanted, required=True)
-    wrapped: Shape = _shapes().shape_of_fields([field], where, {}, {})
-    decode = _arguments(wrapped)
+    wrapped = _shapes().shape_of_fields([field], where, {}, {})
+    decode: Json = wrapped.decode
     return _Output(name=name, description="", schema=wrapped.schema, decode=lambda given: decode(given)["value"])
 
 
@@ -296,10 +284,8 @@ def _known_output(wanted: Json, text: str) -> _Output:
 
 
 def _validated(shape: Shape, validator: Callable[..., object]) -> Callable[[Mapping[str, Json]], object]:
-    arguments = _arguments(shape)
-
     def decode(given: Mapping[str, Json]) -> object:
-        keywords = arguments(given)
+        keywords: Json = shape.decode(given)
         try:
             return validator(**keywords)
         except (ValueError, AssertionError) as error:

@@ -18,7 +18,7 @@ from .docstrings import read_docs
 from .errors import UsageError
 from .messages import Json
 
-ABSENT = attrs.NOTHING
+ABSENT = object()
 """No default, or one that is made anew each time."""
 
 
@@ -115,7 +115,7 @@ def _constructor(kind: type, hints: Mapping[str, object]) -> Iterator[Field]:
 def from_parameter(parameter: Parameter, hint: object) -> Field:
     """A field for one parameter of a signature."""
     required = parameter.default is Parameter.empty
-    default = ABSENT if required else parameter.default
+    default = ABSENT if required or parameter.default is attrs.NOTHING else parameter.default
     return Field(name=parameter.name, key=parameter.name, hint=hint, required=required, default=default)
 
 

@@ -12,13 +12,14 @@ from typing import TypeAlias
 
 import msgspec
 
+from .errors import InvalidArguments
 from .messages import Json
 
 Place: TypeAlias = "str | int"
 
 
-class Refusal(ValueError):
-    """A value that does not fit. `path` leads to it; its text is one sentence, without a full stop at the end."""
+class Refusal(InvalidArguments, ValueError):
+    """A value that does not fit; `path` leads to it. A ValueError, because that is what msgspec's hooks may raise."""
 
     def __init__(self, path: Sequence[Place], after: str, before: str = "") -> None:
         self.path, self.after, self.before = tuple(path), after, before
@@ -28,8 +29,14 @@ class Refusal(ValueError):
         """The same, seen from further out."""
         return Refusal((*places, *self.path), self.after, self.before)
 
-    def __str__(self) -> str:
+    @property
+    def words(self) -> str:
+        """What is wrong, as a part of a sentence."""
         return f"{self.before}{'.'.join(map(str, self.path)) or 'the value'}{self.after}"
+
+    def __str__(self) -> str:
+        words = self.words
+        return words if words.endswith(".") else f"{words}."
 
 
 _JSON_NAMES = {

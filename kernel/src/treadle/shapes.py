@@ -18,8 +18,10 @@ import contextlib
 import datetime
 import decimal
 import enum
+import functools
 import inspect
 import json
+import keyword
 import pathlib
 import sys
 import types
@@ -31,7 +33,7 @@ from typing import Annotated, Literal, TypeAlias, TypeVar, Union, get_args, get_
 import attrs
 import msgspec
 from msgspec import UNSET, Meta, ValidationError, convert
-from msgspec.structs import astuple
+from msgspec.structs import asdict
 
 from .docstrings import read_docs
 from .errors import UsageError
@@ -116,31 +118,34 @@ class _Anything(type):
 
 @attrs.define(eq=False)
 class _Decoder:
-    """Decodes one form. `schema` and `defs` are filled in once the schema is there, for the words of refusals."""
+    """Decodes one form. What is not known before the whole schema is there is filled in by `finish`.
 
-    fit: Fit
-    hook: Callable[[type, Json], object]
+    `convert` is msgspec's, with the options that this schema needs: passing one costs more than a small conversion.
+    """
+
+    type: Json
+    build: Build | None
+    convert: Callable[[Json, Json], Json] = convert
     schema: Json = None
     defs: Json = None
 
     def __call__(self, given: Json) -> object:
         try:
-            value = self._converted(given)
+            value = self.convert(given, self.type)
         except ValidationError as error:
             value = self._again(given, error)
         except RecursionError:
             raise Refusal((), " is nested too deeply") from None
-        return self.fit.build(value) if self.fit.build else value
+        build = self.build
+        return build(value) if build else value
 
-    def _converted(self, given: Json) -> object:
-        return convert(given, self.fit.type, strict=True, str_keys=True, dec_hook=self.hook)
-
-    def _again(self, given: Json, error: ValidationError) -> object:
+    def _again(self, given: Json, error: ValidationError) -> Json:
         # JSON Schema counts 5.0 as an integer (2020-12 validation, 6.1.1), and some servers send all numbers so.
         if "got `float`" in str(error):
             with contextlib.suppress(ValidationError):
-                return self._converted(whole_numbers(given))
-        raise refusal(given, error, self._converted, lambda path: rules_at(self.schema, self.defs, path)) from None
+                return self.convert(whole_numbers(given), self.type)
+        rules = functools.partial(rules_at, self.schema, self.defs)
+        raise refusal(given, error, lambda value: self.convert(value, self.type), rules) from None
 
 
 class _Shapes:
@@ -155,6 +160,7 @@ class _Shapes:
         self._hooks: dict[type, Callable[[Json], object]] = {}
         self._schemas: dict[type, Json | tuple[_Decoder, ...]] = {}
         self._forms: list[_Decoder] = []
+        self._keyed = False  # whether a dict has keys that are made from text
 
     def refused(self, reason: str) -> UsageError:
         at = ".".join(self._at)
@@ -276,6 +282,7 @@ class _Shapes:
             raise self.refused(f"JSON has only text for keys, and {key} is not made from it. Use dict[str, ...].")
         if of_key.kinds == {"integer"}:
             limits = {**limits, "extra_json_schema": {"propertyNames": {"pattern": "^-?[0-9]+$"}}}
+        self._keyed = self._keyed or key is not str
         build = _each_value(of_value.build) if of_value.build else None
         return Fit(_within(_of(dict, of_key.type, of_value.type), limits), frozenset({"object"}), build)
 
@@ -313,12 +320,12 @@ class _Shapes:
             fields = fields() if callable(fields) else fields
         except UsageError as error:
             raise self.refused(str(error)) from error
-        # Keys of a TypedDict need not be identifiers, so a struct's own fields are numbered.
-        inner = {field.name: f"_{index}" for index, field in enumerate(fields)}
+        # Keys of a TypedDict need not be identifiers; a struct's own fields must be.
+        inner = {each.name: each.name if _is_name(each.name) else f"_{at}" for at, each in enumerate(fields)}
         struct = msgspec.defstruct(
             name,
-            [(inner[f.name], typing.Any) if f.required else (inner[f.name], typing.Any, UNSET) for f in fields],
-            rename={inner[field.name]: field.key for field in fields},
+            [(inner[each.name], typing.Any, *_struct_default(each)) for each in fields],
+            rename={inner[field.name]: field.key for field in fields if inner[field.name] != field.key},
             namespace={"__doc__": read_docs(own_doc(owner)).text if owner else ""},
             module=owner.__module__ if owner else "treadle",
             kw_only=True,
@@ -332,7 +339,8 @@ class _Shapes:
             struct.__annotations__[inner[field.name]] = fit.type
             if fit.build:
                 nested[field.name] = fit.build
-        self.builds[struct] = _builder(fields, nested, make, supply)
+        keywords = _keywords(fields, inner, nested, supply)
+        self.builds[struct] = keywords if make is dict else _making(make, keywords)
         return struct
 
     def _field(self, field: Field) -> Fit:
@@ -347,7 +355,7 @@ class _Shapes:
             # A default of None says that None is meant, whatever the annotation forgot.
             fit = self.fit(hint if field.default is not None else _union_of((hint, None)), notes.limits)
         text = {"description": notes.text or field.text} if notes.text or field.text else {}
-        shown = _plain_default(field.default)
+        shown = _plain_default(field.default)  # msgspec shows only what stands in the struct
         extra = {**notes.extra, **({} if shown is ABSENT else {"default": shown})}
         self._at.pop()
         return attrs.evolve(fit, type=_within(fit.type, {**text, **({"extra_json_schema": extra} if extra else {})}))
@@ -389,7 +397,7 @@ class _Shapes:
         return self.fit(member, apt) if apt else plain
 
     def _choice(self, members: Sequence[Json], fits: Sequence[Fit]) -> Fit:
-        forms = tuple(_Decoder(fit, self._hook) for fit in fits)
+        forms = tuple(_Decoder(fit.type, fit.build) for fit in fits)
         self._forms.extend(forms)
         named = [(_name(member), form) for member, form in zip(members, forms, strict=True)]
         return Fit(self._stand_in("Choice", lambda given: _first(named, given), forms), frozenset({"custom"}))
@@ -415,16 +423,18 @@ class _Shapes:
 
     def finish(self, root: Fit) -> Shape:
         """The schema of `root` with all that it refers to, and its decoder."""
-        decoder = _Decoder(root, self._hook)
+        decoder = _Decoder(root.type, root.build)
         forms = [decoder, *self._forms]
         try:
             schemas, defs = msgspec.json.schema_components(
-                [form.fit.type for form in forms], schema_hook=lambda kind: {_STANDS_FOR: kind}
+                [form.type for form in forms], schema_hook=lambda kind: {_STANDS_FOR: kind}
             )
         except (TypeError, ValueError, NotImplementedError) as error:
             raise self.refused(f"msgspec does not take it: {error}") from error
+        options = {**({"dec_hook": self._hook} if self._hooks else {}), **({"str_keys": True} if self._keyed else {})}
         for form, schema in zip(forms, schemas, strict=True):
             form.schema, form.defs = schema, defs
+            form.convert = functools.partial(convert, **options) if options else convert
         settled = _Settling(self._schemas, defs)
         for name in list(defs):
             defs[name] = settled(defs[name])
@@ -568,7 +578,7 @@ def _first(named: Sequence[tuple[str, _Decoder]], given: Json) -> object:
         try:
             return form(given)
         except Refusal as refused:
-            whys.append(f"as {name}, {refused}")
+            whys.append(f"as {name}, {refused.words}")
     raise Refusal((), f" fits none of its forms: {'; '.join(whys)}")
 
 
@@ -690,17 +700,30 @@ def _found(values: Iterable[tuple[Json, Json]], build: Build) -> Refusal:
     return Refusal((), " was refused once and not again")
 
 
-def _builder(
-    fields: Sequence[Field], nested: Mapping[str, Build], make: Callable[..., object], supply: Supply
-) -> Build:
-    """Hands a struct's fields to `make`, built where they must be; what did not come is the owner's to fill."""
-    names = tuple(field.name for field in fields)
-    optional = tuple(field.name for field in fields if not field.required)
-    to_build = tuple((field.name, field.key, nested[field.name]) for field in fields if field.name in nested)
-    supplied = tuple(supply.items())
+def _making(make: Callable[..., object], keywords: Build) -> Build:
+    """Hands a struct's values to the constructor of the class that it stands for."""
 
     def build(struct: Json) -> object:
-        values = dict(zip(names, astuple(struct), strict=True))
+        values: Json = keywords(struct)
+        try:
+            return make(**values)
+        except (ValueError, TypeError, AssertionError) as error:  # what validators and constructors raise
+            raise Refusal((), f" was refused: {error or type(error).__name__}") from error
+
+    return build
+
+
+def _keywords(fields: Sequence[Field], inner: Mapping[str, str], nested: Mapping[str, Build], supply: Supply) -> Build:
+    """A struct's values by the owner's names, built where they must be. What did not come is left for the owner."""
+    optional = tuple(inner[each.name] for each in fields if _struct_default(each) == (UNSET,))
+    to_build = tuple((inner[field.name], field.key, nested[field.name]) for field in fields if field.name in nested)
+    renamed = tuple((hidden, name) for name, hidden in inner.items() if hidden != name)
+    supplied = tuple(supply.items())
+    if not (optional or to_build or renamed or supplied):
+        return asdict
+
+    def build(struct: Json) -> object:
+        values = asdict(struct)
         for name in optional:
             if values[name] is UNSET:
                 del values[name]
@@ -710,17 +733,36 @@ def _builder(
                     values[name] = of_field(values[name])
                 except Refusal as refused:
                     raise refused.under(key) from None
+        for hidden, name in renamed:
+            if hidden in values:
+                values[name] = values.pop(hidden)
         for name, anew in supplied:
             if name not in values:
                 values[name] = anew()
-        if make is dict:
-            return values
-        try:
-            return make(**values)
-        except (ValueError, TypeError, AssertionError) as error:  # what validators and constructors raise
-            raise Refusal((), f" was refused: {error or type(error).__name__}") from error
+        return values
 
     return build
+
+
+def _struct_default(field: Field) -> tuple[()] | tuple[object]:
+    """The struct's default: the owner's, if it is as plain as the type, else a mark to leave it to the owner."""
+    if field.required:
+        return ()
+    plain = type(field.default) in (type(None), bool, int, float, str) and _is_plain(field.hint)
+    return (field.default,) if plain else (UNSET,)
+
+
+def _is_plain(hint: Json) -> bool:
+    origin = _origin(hint)
+    if origin is Annotated:
+        return _is_plain(hint.__origin__)
+    if origin in (Union, types.UnionType):
+        return all(_is_plain(member) for member in get_args(hint))
+    return origin is Literal or (isinstance(hint, collections.abc.Hashable) and hint in _SCALARS)
+
+
+def _is_name(name: str) -> bool:
+    return name.isidentifier() and not keyword.iskeyword(name) and not name.startswith("_")
 
 
 # --- the schema, made self-contained ------------------------------------------------------------------------------
@@ -813,6 +855,7 @@ def _self_contained(schema: Json, defs: dict[str, Json]) -> Json:
     root = dict(schema)
     if "$ref" in root:
         root = {**defs[root.pop("$ref").removeprefix("#/$defs/")], **root}
+    root.pop("title", None)
     reached: dict[str, Json] = {}
     waiting = [root]
     while waiting:
