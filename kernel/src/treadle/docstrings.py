@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from inspect import cleandoc
+from textwrap import indent
 
 import attrs
 
@@ -21,9 +22,17 @@ class Docs:
     parameters: Mapping[str, str] = attrs.field(factory=dict)
 
 
-# A section that opens the docstring is taken for its summary; with a line before it, it is found.
 _OPENS_WITH_SECTION = re.compile(r"(Args|Arguments|Parameters|Params|Attributes|Returns|Raises)(:\s*$|\n-{3,})", re.M)
 _STAND_IN = "-"
+
+
+def _with_summary(whole: str) -> str:
+    # A section that opens the docstring would be taken for its summary, so it gets one. Where it is all there is, its
+    # lines have lost their indentation, because a docstring's first line does not count when the margin is found.
+    title, _, rest = whole.partition("\n")
+    if title.endswith(":") and not rest.startswith((" ", "\n")):
+        rest = indent(rest, "    ")
+    return f"{_STAND_IN}\n\n{title}\n{rest}"
 
 
 def read_docs(docstring: str | None) -> Docs:
@@ -39,9 +48,8 @@ def read_docs(docstring: str | None) -> Docs:
         from docstring_parser import ParseError, parse
     except ImportError:
         return Docs(whole)
-    opened = f"{_STAND_IN}\n\n{whole}" if _OPENS_WITH_SECTION.match(whole) else whole
     try:
-        found = parse(opened)
+        found = parse(_with_summary(whole) if _OPENS_WITH_SECTION.match(whole) else whole)
     except ParseError:
         return Docs(whole)
     texts = {each.arg_name: each.description or "" for each in found.params}

@@ -80,7 +80,7 @@ def tool(
     names = sys._getframe(1).f_locals  # a class inside of a function is known only there
 
     def decorate(function: Callable[..., object]) -> Tool:
-        label = name or _name_of(function)
+        label = _name_of(function, name)
         shape, docs = _signature_shape(function, f'Tool "{label}"', names)
         return Tool(
             name=label,
@@ -102,14 +102,16 @@ def tool(
 _NAME = re.compile("[a-zA-Z0-9_-]{1,64}")
 
 
-def _name_of(function: Json) -> str:
+def _name_of(function: Json, name: str) -> str:
     if isinstance(function, Tool):
         raise UsageError(f'"{function.name}" is a tool already. Change a copy of it: attrs.evolve(tool, name=...).')
+    if isinstance(function, classmethod):
+        raise UsageError("A classmethod in its class body belongs to no class yet. Use tool(Class.method) after it.")
     if not callable(function):
         raise UsageError(f"tool() takes a function, not {type(function).__name__}. Options are named: tool(name=...).")
     while isinstance(function, partial):
         function = function.func
-    name = str(getattr(function, "__name__", type(function).__name__))
+    name = name or str(getattr(function, "__name__", type(function).__name__))
     if not _NAME.fullmatch(name):
         raise UsageError(f"{name} cannot name a tool: 1 to 64 letters, digits, _ and -. Give it one: tool(name=...).")
     return name
@@ -178,8 +180,6 @@ def _doc_of(function: Json) -> str | None:
 
 def _checked_signature(function: Json) -> inspect.Signature:
     """The signature, if keywords can fill all of it."""
-    if isinstance(function, classmethod):
-        raise UsageError("it is a classmethod that belongs to no class yet. Use tool(Class.method), after the class.")
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError) as error:

@@ -92,6 +92,8 @@ _SCALARS: Mapping[object, str] = {
     bytearray: "string", datetime.datetime: "string", datetime.date: "string", datetime.time: "string",
     datetime.timedelta: "string", uuid.UUID: "string",
 }  # fmt: skip
+# msgspec tells the format only where a time zone is a must; a model should know it anyway.
+_FORMATS: Mapping[object, str] = {datetime.datetime: "date-time", datetime.time: "time"}
 _SEQUENCES: Mapping[object, type] = {
     list: list, set: set, frozenset: frozenset, collections.abc.Sequence: list, collections.abc.Set: set,
     collections.abc.MutableSequence: list, collections.abc.MutableSet: set, collections.abc.Collection: list,
@@ -99,11 +101,11 @@ _SEQUENCES: Mapping[object, type] = {
 }  # fmt: skip
 _MAPPINGS = (dict, collections.abc.Mapping, collections.abc.MutableMapping)
 _QUALIFIERS = ("Required", "NotRequired", "ReadOnly", "Final", "Unpack")
-_LIMITS = ("gt", "ge", "lt", "le", "multiple_of", "min_length", "max_length", "pattern")
+_LIMITS = ("gt", "ge", "lt", "le", "multiple_of", "min_length", "max_length", "pattern", "tz")
 _MEANT_FOR: Mapping[str, frozenset[str]] = {
     "number": frozenset(("gt", "ge", "lt", "le", "multiple_of")),
     "integer": frozenset(("gt", "ge", "lt", "le", "multiple_of")),
-    "string": frozenset(("min_length", "max_length", "pattern")),
+    "string": frozenset(("min_length", "max_length", "pattern", "tz")),
     "array": frozenset(("min_length", "max_length")),
     "object": frozenset(("min_length", "max_length")),
 }
@@ -204,6 +206,8 @@ class _Shapes:
             low = {} if {"gt", "ge"} & set(limits) else {"ge": -_MOST}
             high = {} if {"lt", "le"} & set(limits) else {"le": _MOST}
             limits = {**limits, **low, **high}
+        if hint in _FORMATS:
+            limits = {**limits, "extra_json_schema": {"format": _FORMATS[hint]}}
         return Fit(_within(hint, limits), frozenset({_SCALARS[hint]}))
 
     def _alias(self, hint: Json, limits: Mapping[str, Json]) -> Fit:
@@ -455,7 +459,7 @@ _WHY_NOT: Mapping[str, str] = {
 
 
 def _name(hint: Json) -> str:
-    return getattr(hint, "__name__", None) or str(hint).replace("typing.", "")
+    return hint.__name__ if isinstance(hint, type) else str(hint).replace("typing.", "")
 
 
 # Forms made at run time, which a type checker cannot follow.
