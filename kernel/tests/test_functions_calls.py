@@ -368,6 +368,10 @@ def test_several_types_are_a_choice():
     assert decode_output((int, str), '{"value": "x"}') == "x"
 
 
+def test_a_type_without_a_name_of_its_own_is_called_answer():
+    assert [output_schema(each).name for each in (list[int], Weather | Refused, check)] == ["answer", "answer", "check"]
+
+
 def test_the_order_of_a_choice_decides():
     @dataclasses.dataclass
     class Wide:

@@ -82,6 +82,16 @@ def test_an_enum_without_a_json_form_is_refused():
     refused(pick, "the values of", "Mixed are not all text and not all integers")
 
 
+def test_a_flag_is_refused():
+    class Access(enum.IntFlag):
+        READ = 1
+        WRITE = 2
+
+    def grant(access: Access): ...
+
+    refused(grant, "access", "Access has combinations that no list names")
+
+
 def test_a_literal_of_enum_members_is_refused():
     class Color(enum.Enum):
         RED = "red"

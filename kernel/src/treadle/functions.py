@@ -261,7 +261,7 @@ def _output(wanted: Json) -> _Output:
 
 
 def _new_output(wanted: Json) -> _Output:
-    label = getattr(wanted, "__name__", "")
+    label = wanted.__name__ if inspect.isclass(wanted) or inspect.isroutine(wanted) else ""
     where, name = f"Output {label or wanted}", label if _NAME.fullmatch(label) else "answer"
     if inspect.isroutine(wanted) or isinstance(wanted, partial):
         if inspect.iscoroutinefunction(wanted):

@@ -133,13 +133,14 @@ class _Decoder:
 
     def __call__(self, given: Json) -> object:
         try:
-            value = self.convert(given, self.type)
-        except ValidationError as error:
-            value = self._again(given, error)
+            try:
+                value = self.convert(given, self.type)
+            except ValidationError as error:
+                value = self._again(given, error)
+            build = self.build
+            return build(value) if build else value
         except RecursionError:
             raise Refusal((), " is nested too deeply") from None
-        build = self.build
-        return build(value) if build else value
 
     def _again(self, given: Json, error: ValidationError) -> Json:
         # JSON Schema counts 5.0 as an integer (2020-12 validation, 6.1.1), and some servers send all numbers so.
@@ -250,6 +251,8 @@ class _Shapes:
 
     def _enum_kind(self, kind: type[enum.Enum]) -> frozenset[str]:
         kinds = {_SCALARS.get(next((t for t in (bool, int, str) if isinstance(m.value, t)), None), "") for m in kind}
+        if issubclass(kind, enum.Flag):
+            raise self.refused(f"{kind.__qualname__} has combinations that no list names. Use a list of an Enum.")
         if kinds not in ({"string"}, {"integer"}):
             raise self.refused(
                 f"the values of {kind.__qualname__} are not all text and not all integers, so that they have no one "
@@ -711,7 +714,7 @@ def _making(make: Callable[..., object], keywords: Build) -> Build:
         values: Json = keywords(struct)
         try:
             return make(**values)
-        except (ValueError, TypeError, AssertionError) as error:  # what validators and constructors raise
+        except (ValueError, TypeError, AssertionError, ValidationError) as error:  # what validators raise
             raise Refusal((), f" was refused: {error or type(error).__name__}") from error
 
     return build
