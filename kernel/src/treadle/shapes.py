@@ -23,25 +23,34 @@ import inspect
 import json
 import keyword
 import pathlib
-import sys
 import types
 import typing
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Annotated, Literal, TypeAlias, TypeVar, Union, get_args, get_origin
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Annotated, Literal, TypeVar, Union, get_args, get_origin
 
 import attrs
 import msgspec
 from msgspec import UNSET, Meta, ValidationError, convert
-from msgspec.structs import asdict
 
+from .builders import (
+    Build,
+    Supply,
+    decimal_of,
+    each_by_place,
+    each_item,
+    each_value,
+    finite,
+    keywords_of,
+    making,
+    text_of,
+)  # fmt: skip
 from .docstrings import read_docs
 from .errors import UsageError
 from .messages import Json
 from .records import ABSENT, Field, is_record, is_typed_dict, own_doc, record_fields
 from .refusals import Refusal, refusal, rules_at, whole_numbers
-
-Build: TypeAlias = Callable[[Json], object]
+from .settling import MOST, STANDS_FOR, Settling, schemas_in, self_contained
 
 
 @attrs.frozen
@@ -84,9 +93,6 @@ def shape_of(hint: object, where: str, names: Mapping[str, object]) -> Shape | N
     return shape if shape.schema.get("type") == "object" else None
 
 
-Supply: TypeAlias = Mapping[str, Callable[[], object]]
-
-_MOST = sys.float_info.max
 _SCALARS: Mapping[object, str] = {
     type(None): "null", bool: "boolean", int: "integer", float: "number", str: "string", bytes: "string",
     bytearray: "string", datetime.datetime: "string", datetime.date: "string", datetime.time: "string",
@@ -200,12 +206,12 @@ class _Shapes:
         choices = getattr(hint, "__constraints__", ())
         if bound is not None or choices:
             return self.fit(_union_of(choices) if choices else bound)
-        return Fit(typing.Any, frozenset({"any"}), _finite)
+        return Fit(typing.Any, frozenset({"any"}), finite)
 
     def _scalar(self, hint: Json, limits: Mapping[str, Json]) -> Fit:
         if hint is float:  # a limit on both sides refuses NaN and Infinity; `finish` takes it out of the schema
-            low = {} if {"gt", "ge"} & set(limits) else {"ge": -_MOST}
-            high = {} if {"lt", "le"} & set(limits) else {"le": _MOST}
+            low = {} if {"gt", "ge"} & set(limits) else {"ge": -MOST}
+            high = {} if {"lt", "le"} & set(limits) else {"le": MOST}
             limits = {**limits, **low, **high}
         if hint in _FORMATS:
             limits = {**limits, "extra_json_schema": {"format": _FORMATS[hint]}}
@@ -238,10 +244,10 @@ class _Shapes:
             return Fit(origin, self._enum_kind(origin))
         if origin is decimal.Decimal:
             either = {"anyOf": [{"type": "number"}, {"type": "string", "format": "decimal"}]}
-            return Fit(self._stand_in("Decimal", _decimal, either), frozenset({"custom"}))
+            return Fit(self._stand_in("Decimal", decimal_of, either), frozenset({"custom"}))
         if isinstance(origin, type) and issubclass(origin, pathlib.PurePath):
             schema = {"type": "string", "format": "path"}
-            return Fit(self._stand_in("Path", lambda given: origin(_text(given)), schema), frozenset({"custom"}))
+            return Fit(self._stand_in("Path", lambda given: origin(text_of(given)), schema), frozenset({"custom"}))
         name = getattr(hint, "__qualname__", None) or str(hint)
         raise self.refused(_WHY_NOT.get(name, f"{name} has no JSON form.") + " " + _INSTEAD)
 
@@ -275,11 +281,11 @@ class _Shapes:
             return Fit(_within(held, limits), frozenset({"array"}))
         # What msgspec makes of the items need not be hashable; what the builder makes is the class's own business.
         unique = {"extra_json_schema": {"uniqueItems": True}} if made in (set, frozenset) else {}
-        return Fit(_within(_of(list, fit.type), {**limits, **unique}), frozenset({"array"}), _each(made, fit.build))
+        return Fit(_within(_of(list, fit.type), {**limits, **unique}), frozenset({"array"}), each_item(made, fit.build))
 
     def _tuple(self, args: tuple[Json, ...]) -> Fit:
         fits = [self._item(hint, f"[{index}]") for index, hint in enumerate(args)]
-        build = _each_by_place([fit.build for fit in fits]) if any(fit.build for fit in fits) else None
+        build = each_by_place([fit.build for fit in fits]) if any(fit.build for fit in fits) else None
         return Fit(_of(tuple, *(fit.type for fit in fits)), frozenset({"array"}), build)
 
     def _mapping(self, args: tuple[Json, ...], limits: Mapping[str, Json]) -> Fit:
@@ -290,7 +296,7 @@ class _Shapes:
         if of_key.kinds == {"integer"}:
             limits = {**limits, "extra_json_schema": {"propertyNames": {"pattern": "^-?[0-9]+$"}}}
         self._keyed = self._keyed or key is not str
-        build = _each_value(of_value.build) if of_value.build else None
+        build = each_value(of_value.build) if of_value.build else None
         return Fit(_within(_of(dict, of_key.type, of_value.type), limits), frozenset({"object"}), build)
 
     # --- records ---
@@ -346,8 +352,8 @@ class _Shapes:
             struct.__annotations__[inner[field.name]] = fit.type
             if fit.build:
                 nested[field.name] = fit.build
-        keywords = _keywords(fields, inner, nested, supply)
-        self.builds[struct] = keywords if make is dict else _making(make, keywords)
+        keywords = keywords_of(fields, inner, nested, struct, supply)
+        self.builds[struct] = keywords if make is dict else making(make, keywords)
         return struct
 
     def _field(self, field: Field) -> Fit:
@@ -434,7 +440,7 @@ class _Shapes:
         forms = [decoder, *self._forms]
         try:
             schemas, defs = msgspec.json.schema_components(
-                [form.type for form in forms], schema_hook=lambda kind: {_STANDS_FOR: kind}
+                [form.type for form in forms], schema_hook=lambda kind: {STANDS_FOR: kind}
             )
         except (TypeError, ValueError, NotImplementedError) as error:
             raise self.refused(f"msgspec does not take it: {error}") from error
@@ -442,13 +448,13 @@ class _Shapes:
         for form, schema in zip(forms, schemas, strict=True):
             form.schema, form.defs = schema, defs
             form.convert = functools.partial(convert, **options) if options else convert
-        settled = _Settling(self._schemas, defs)
+        settled = Settling(self._schemas, defs)
         for name in list(defs):
             defs[name] = settled(defs[name])
         for form in forms:
             form.schema = settled(form.schema)
         self.names = {}  # the caller's variables, which must not live as long as the tool
-        return Shape(_self_contained(decoder.schema, defs), decoder)
+        return Shape(self_contained(decoder.schema, defs), decoder)
 
 
 _INSTEAD = (
@@ -551,33 +557,6 @@ def _path_text(value: object) -> str:
 # --- decoding what msgspec leaves to us -------------------------------------------------------------------------
 
 
-def _finite(value: Json) -> object:
-    if isinstance(value, (float, list, dict)):
-        try:
-            json.dumps(value, allow_nan=False)
-        except ValueError:
-            raise Refusal((), " must hold finite numbers only, no NaN and no Infinity") from None
-    return value
-
-
-def _text(given: Json) -> str:
-    if not isinstance(given, str):
-        raise Refusal((), " must be of type string")
-    return given
-
-
-def _decimal(given: Json) -> decimal.Decimal:
-    if isinstance(given, (str, int, float)) and not isinstance(given, bool):
-        try:
-            # By way of its text, so that 0.1 is a tenth.
-            value = decimal.Decimal(str(given))
-        except decimal.InvalidOperation:
-            value = decimal.Decimal("nan")
-        if value.is_finite():
-            return value
-    raise Refusal((), ' must be a finite decimal number, such as 1.5 or "1.5"')
-
-
 def _first(named: Sequence[tuple[str, _Decoder]], given: Json) -> object:
     """The first form that `given` fits. A refusal says of each why not."""
     whys = []
@@ -601,16 +580,16 @@ def _by_pydantic(hint: Json) -> tuple[Callable[[Json], object], Json]:
     adapter = TypeAdapter(hint)
     schema = adapter.json_schema()
     options: dict[str, Json] = {"strict": True}
-    opened = any(each.get("additionalProperties") is True for each in _all(schema) if "properties" in each)
+    opened = any(each.get("additionalProperties") is True for each in schemas_in(schema) if "properties" in each)
     if not opened and "extra" in inspect.signature(adapter.validate_json).parameters:
         options["extra"] = "forbid"
-        for each in _all(schema):
+        for each in schemas_in(schema):
             if "properties" in each:
                 each.setdefault("additionalProperties", False)
 
     def decode(given: Json) -> object:
         try:
-            return adapter.validate_json(json.dumps(_finite(given)), **options)
+            return adapter.validate_json(json.dumps(finite(given)), **options)
         except Invalid as error:
             first = error.errors(include_url=False)[0]
             raise Refusal(first["loc"], f": {first['msg']}") from None
@@ -651,102 +630,11 @@ def _by_class(fits: Sequence[Fit]) -> Build | None:
     if not builds:
         return None
     if typing.Any in builds:  # a type variable of no bound, or None
-        return _finite
+        return finite
 
     def build(value: Json) -> object:
         of_class = builds.get(type(value))
         return of_class(value) if of_class else value
-
-    return build
-
-
-# --- builders: what msgspec made into what the annotation says ---------------------------------------------------
-
-
-def _each(made: Callable[[list[object]], object], build: Build) -> Build:
-    def each(values: Sequence[Json]) -> object:
-        try:
-            built = [build(value) for value in values]
-        except Refusal:
-            raise _found(enumerate(values), build) from None
-        return built if made is list else made(built)
-
-    return each
-
-
-def _each_value(build: Build) -> Build:
-    def each(values: Mapping[Json, Json]) -> object:
-        try:
-            return {key: build(value) for key, value in values.items()}
-        except Refusal:
-            raise _found(values.items(), build) from None
-
-    return each
-
-
-def _each_by_place(builds: Sequence[Build | None]) -> Build:
-    def each(values: Sequence[Json]) -> object:
-        out = []
-        for index, (value, build) in enumerate(zip(values, builds, strict=True)):
-            try:
-                out.append(build(value) if build else value)
-            except Refusal as refused:
-                raise refused.under(index) from None
-        return tuple(out)
-
-    return each
-
-
-def _found(values: Iterable[tuple[Json, Json]], build: Build) -> Refusal:
-    """The refusal of the first value that is refused, with its place."""
-    for place, value in values:
-        try:
-            build(value)
-        except Refusal as refused:
-            return refused.under(place)
-    return Refusal((), " was refused once and not again")
-
-
-def _making(make: Callable[..., object], keywords: Build) -> Build:
-    """Hands a struct's values to the constructor of the class that it stands for."""
-
-    def build(struct: Json) -> object:
-        values: Json = keywords(struct)
-        try:
-            return make(**values)
-        except (ValueError, TypeError, AssertionError, ValidationError) as error:  # what validators raise
-            raise Refusal((), f" was refused: {error or type(error).__name__}") from error
-
-    return build
-
-
-def _keywords(fields: Sequence[Field], inner: Mapping[str, str], nested: Mapping[str, Build], supply: Supply) -> Build:
-    """A struct's values by the owner's names, built where they must be. What did not come is left for the owner."""
-    optional = tuple(inner[each.name] for each in fields if _struct_default(each) == (UNSET,))
-    to_build = tuple((inner[field.name], field.key, nested[field.name]) for field in fields if field.name in nested)
-    renamed = tuple((hidden, name) for name, hidden in inner.items() if hidden != name)
-    supplied = tuple(supply.items())
-    if not (optional or to_build or renamed or supplied):
-        return asdict
-
-    def build(struct: Json) -> object:
-        values = asdict(struct)
-        for name in optional:
-            if values[name] is UNSET:
-                del values[name]
-        for name, key, of_field in to_build:
-            if name in values:
-                try:
-                    values[name] = of_field(values[name])
-                except Refusal as refused:
-                    raise refused.under(key) from None
-        for hidden, name in renamed:
-            if hidden in values:
-                values[name] = values.pop(hidden)
-        for name, anew in supplied:
-            if name not in values:
-                values[name] = anew()
-        return values
 
     return build
 
@@ -770,105 +658,3 @@ def _is_plain(hint: Json) -> bool:
 
 def _is_name(name: str) -> bool:
     return name.isidentifier() and not keyword.iskeyword(name) and not name.startswith("_")
-
-
-# --- the schema, made self-contained ------------------------------------------------------------------------------
-
-_STANDS_FOR = "treadle-stand-in"
-_MAPS_OF_SCHEMAS = ("properties", "patternProperties", "$defs")
-_SCHEMAS = ("items", "additionalProperties", "propertyNames", "not")
-_LISTS_OF_SCHEMAS = ("anyOf", "oneOf", "allOf", "prefixItems")
-
-
-class _Settling:
-    """Puts the schemas of stand-ins in their places, and takes out what was only for msgspec."""
-
-    def __init__(self, stand_ins: Mapping[type, Json | tuple[_Decoder, ...]], defs: dict[str, Json]) -> None:
-        self._stand_ins, self._defs = stand_ins, defs
-
-    def __call__(self, schema: Json) -> Json:
-        if not isinstance(schema, dict):
-            return schema
-        out = dict(schema)
-        kind = out.pop(_STANDS_FOR, None)
-        if kind is not None:
-            return {**self._stand_in(self._stand_ins[kind]), **out}
-        if out.get("minimum") == -_MOST:
-            del out["minimum"]
-        if out.get("maximum") == _MOST:
-            del out["maximum"]
-        if out.get("required") == []:
-            del out["required"]
-        for key in out.keys() & set(_MAPS_OF_SCHEMAS):
-            out[key] = {name: self(each) for name, each in out[key].items()}
-        for key in out.keys() & set(_SCHEMAS):
-            out[key] = self(out[key])
-        for key in out.keys() & set(_LISTS_OF_SCHEMAS):
-            out[key] = [self(each) for each in out[key]]
-        if "anyOf" in out:  # a choice within a choice is one choice
-            forms = (each["anyOf"] if set(each) == {"anyOf"} else [each] for each in out["anyOf"])
-            out["anyOf"] = [form for several in forms for form in several]
-        return out
-
-    def _stand_in(self, schema: Json | tuple[_Decoder, ...]) -> Json:
-        if isinstance(schema, tuple):
-            return {"anyOf": [self(form.schema) for form in schema]}
-        if "$defs" not in schema:
-            return schema
-        rest = {key: each for key, each in schema.items() if key != "$defs"}
-        names = {name: self._free(name, each, schema["$defs"]) for name, each in schema["$defs"].items()}
-        moved = _renamed(schema["$defs"], names)
-        self._defs.update({names[name]: each for name, each in moved.items()})
-        return _renamed(rest, names)
-
-    def _free(self, name: str, schema: Json, defs: Json) -> str:
-        """A name for a definition of pydantic's: its own, unless another definition has that."""
-        candidate, number = name, 2
-        while candidate in self._defs and self._defs[candidate] != schema:
-            candidate, number = f"{name}_{number}", number + 1
-        return candidate
-
-
-def _renamed(value: Json, names: Mapping[str, str]) -> Json:
-    """A copy with each reference going to the new name."""
-    if isinstance(value, list):
-        return [_renamed(each, names) for each in value]
-    if not isinstance(value, dict):
-        return value
-    out = {key: _renamed(each, names) for key, each in value.items()}
-    if isinstance(ref := out.get("$ref"), str):
-        name = ref.removeprefix("#/$defs/")
-        out["$ref"] = "#/$defs/" + names.get(name, name)
-    return out
-
-
-def _all(schema: Json) -> Iterator[dict[str, Json]]:
-    """A schema and every schema in it, in the places where JSON Schema has them."""
-    if not isinstance(schema, dict):
-        return
-    yield schema
-    for key in _MAPS_OF_SCHEMAS:
-        for each in schema.get(key, {}).values():
-            yield from _all(each)
-    for key in _SCHEMAS:
-        yield from _all(schema.get(key))
-    for key in _LISTS_OF_SCHEMAS:
-        for each in schema.get(key, ()):
-            yield from _all(each)
-
-
-def _self_contained(schema: Json, defs: dict[str, Json]) -> Json:
-    """The root's own schema instead of a reference to it, with only those definitions that it reaches."""
-    root = dict(schema)
-    if "$ref" in root:
-        root = {**defs[root.pop("$ref").removeprefix("#/$defs/")], **root}
-    root.pop("title", None)
-    reached: dict[str, Json] = {}
-    waiting = [root]
-    while waiting:
-        for each in _all(waiting.pop()):
-            name = str(each.get("$ref", "")).removeprefix("#/$defs/")
-            if name and name not in reached and name in defs:
-                reached[name] = defs[name]
-                waiting.append(defs[name])
-    return {**root, "$defs": dict(sorted(reached.items()))} if reached else root
