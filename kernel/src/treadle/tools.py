@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
+from math import isfinite
 from typing import Literal
 
 import attrs
@@ -88,12 +89,17 @@ def parse_object(raw: str) -> dict[str, Json]:
 
 def _json(text: str) -> Json:
     try:
-        return json.loads(text, parse_constant=_no_constant)
+        return json.loads(text, parse_constant=_no_constant, parse_float=_finite)
     except (ValueError, RecursionError):
         raise InvalidArguments("The arguments are not valid JSON. Send one complete JSON object.") from None
 
 
-def _no_constant(name: str) -> Json:
+def _finite(text: str) -> float:
+    value = float(text)
+    return value if isfinite(value) else _no_constant(text)  # 1e999 is JSON's grammar, but no float holds it
+
+
+def _no_constant(name: str) -> float:
     raise InvalidArguments(f"The arguments hold {name}, which is not a JSON number. Send a finite number.")
 
 
