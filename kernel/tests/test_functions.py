@@ -33,6 +33,7 @@ import msgspec
 import pydantic
 import pytest
 from jsonschema import Draft202012Validator
+
 from treadle.context import CallContext, TurnContext
 from treadle.errors import InvalidArguments
 from treadle.functions import tool

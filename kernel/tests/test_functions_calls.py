@@ -11,6 +11,7 @@ import attrs
 import pydantic
 import pytest
 from jsonschema import Draft202012Validator
+
 from treadle.agent import Agent
 from treadle.context import CallContext, ToolAnswer, context_parameters
 from treadle.docstrings import Docs, read_docs

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NotRequired, Optional, Typ
 import attrs
 import pydantic
 import pytest
+
 from treadle.errors import InvalidArguments
 from treadle.functions import decode_output, tool
 

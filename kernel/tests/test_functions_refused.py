@@ -11,6 +11,7 @@ import annotated_types
 import attrs
 import msgspec
 import pytest
+
 import treadle.functions
 from treadle.context import CallContext
 from treadle.errors import MissingExtra, UsageError

@@ -6,6 +6,7 @@ from typing import Literal
 
 import msgspec
 import pytest
+
 from treadle.functions import tool
 
 

@@ -1,6 +1,7 @@
 """The tool seam without msgspec: raw arguments, the kernel's own check, and what a definition must hold."""
 
 import pytest
+
 from treadle.errors import InvalidArguments, UsageError
 from treadle.model import ToolSchema
 from treadle.tools import Tool, check_object, parse_object

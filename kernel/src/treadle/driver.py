@@ -173,7 +173,7 @@ class Watch:
         self._driver, self._after = driver, after_seq
         self._items: deque[Item] = deque()
         self._news: anyio.Event | None = None
-        self._behind = False
+        self._behind = after_seq is not None and after_seq < driver.seq
         self.closed = False
 
     async def __aenter__(self) -> Watch:
@@ -239,8 +239,7 @@ class Watch:
             return False
         self._behind = False
         missing = await self._driver.read(self._after)
-        newer = [item for item in self._items if isinstance(item, Delta)]
-        self._items = deque([*missing, *newer])
+        self._items.extendleft(reversed(missing))  # what came while reading follows; seqs seen twice are skipped
         return bool(missing)
 
 
@@ -593,7 +592,7 @@ class Driver:
         One who joins in mid-message first gets its text so far, as one snapshot.
         """
         self.check_open()
-        watch = Watch(self, after_seq if after_seq is not None else None)
+        watch = Watch(self, after_seq)
         self._watches.append(watch)
         if self._turn is not None and self._turn.ask is not None and not self._turn.ask.done.is_set():
             for delta in self._turn.ask.snapshot():
@@ -777,7 +776,9 @@ class Driver:
 
     def _collect(self, data: Data) -> None:
         assert self._turn is not None
-        if isinstance(data, UserMessage) or (isinstance(data, AssistantMessage) and data.message.parts):
+        if isinstance(data, AssistantMessage):
+            self._turn.reply = data
+        if isinstance(data, (UserMessage, AssistantMessage)) and data.message.parts:
             self._turn.messages.append(data.message)
         elif isinstance(data, ToolResult):
             call = self._session.state.calls[data.call_id].call
@@ -794,13 +795,12 @@ class Driver:
                 receipt.settle(fate)
 
     def _result(self, turn: Turn, end: TurnEnd) -> Result:
-        replies = [message for message in turn.messages if message.role == "assistant"]
-        reply = self._session.state.last_reply if replies else None
+        reply = turn.reply
         output = None
         if self._decode is not None and end.reason == "completed":
             output = self._decode(_concluding_text(turn.messages))
         return Result(
-            text=replies[-1].text if replies else "",
+            text=reply.message.text if reply else "",
             output=output,
             messages=tuple(turn.messages),
             usage=end.usage,

@@ -128,6 +128,7 @@ class Turn:
         self.ask: Ask | None = None
         self.work: Work | None = None
         self.ignored = 0
+        self.reply: AssistantMessage | None = None
         self.messages: list[Message] = []  # what entered the log in this turn, for its result
 
     @property
@@ -444,13 +445,13 @@ async def after_failure(turn: Turn, request: Request, error: ProviderError) -> N
         after_seconds=seconds,
     )
     turn.ask = None
+    end = turn.end("failed", f"{error}" if retry is None else f"max_attempts: {error}")
     await session.append(failed)
     turn.context.usage = state.usage
     if turn.host.listens or turn.live.watching:
         turn.emit(_delta(turn, "void", ""))
     if not more:
-        detail = f"{error}" if retry is None else f"max_attempts: {error}"
-        raise TurnOver(turn.end("failed", detail))
+        raise TurnOver(end)
     await anyio.sleep(seconds)
 
 

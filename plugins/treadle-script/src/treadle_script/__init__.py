@@ -14,6 +14,7 @@ from typing import TypeAlias, Union
 
 import attrs
 from anyio.lowlevel import checkpoint
+
 from treadle.plugin import (
     AssistantMessage,
     Call,
