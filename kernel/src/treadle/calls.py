@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import anyio
 import anyio.from_thread
 import anyio.to_thread
-from anyio import CancelScope, current_effective_deadline, current_time, get_cancelled_exc_class
+from anyio import CancelScope, current_effective_deadline, current_time, get_cancelled_exc_class, move_on_after
 from anyio.lowlevel import checkpoint_if_cancelled
 
 from .agent import Agent
@@ -331,6 +331,13 @@ class Work:
             agent=answer.agent.name if answer.agent is not None else "",
         )
 
+    async def _passed_in_time(self, run: Run) -> ToolResult:
+        """As `_passed`, within the grace period: a redactor that hangs lets nothing through."""
+        with move_on_after(self.turn.context.limits.grace_seconds):
+            return await self._passed(run)
+        text = Text("The result was withheld: the turn was cancelled before it had been checked.")
+        return ToolResult(call_id=run.call.id, status="error", parts=(text,))
+
     # --- cancelling ----------------------------------------------------------------------------------------
 
     def cancel_call(self, call_id: str) -> bool:
@@ -357,7 +364,7 @@ class Work:
             await self._wait()
         while self.logged < len(self.runs):
             run = self.runs[self.logged]
-            result = await self._passed(run) if run.begun else _never_begun(run)
+            result = await self._passed_in_time(run) if run.begun else _never_begun(run)
             data: list[Data] = [] if run.called else [self._unbegun(run)]
             await self.turn.session.append(*data, result)
             self.logged += 1
