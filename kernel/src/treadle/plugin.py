@@ -64,6 +64,7 @@ from .messages import (
     new_id,
 )
 from .model import (
+    Assembly,
     CallDelta,
     Finish,
     Model,
@@ -98,6 +99,7 @@ __all__ = [
     "Allow",
     "Answer",
     "AskedCall",
+    "Assembly",
     "Call",
     "CallContext",
     "CallDelta",
