@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import json
 import os
+import ssl
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
+from functools import cache
 from typing import NoReturn, Protocol, cast
 from urllib.parse import quote, urlsplit
 
@@ -40,7 +42,7 @@ class Response(Protocol):
     def status_code(self) -> int: ...
     @property
     def headers(self) -> Mapping[str, str]: ...
-    def aiter_bytes(self) -> AsyncGenerator[bytes, None]: ...
+    def aiter_bytes(self) -> AsyncIterator[bytes]: ...
     async def aclose(self) -> None: ...
 
 
@@ -101,12 +103,20 @@ class Clients:
         # The first byte and idle time are counted by `_Answer`, from any byte; httpx need only bound the connecting.
         timeout = httpx.Timeout(None, connect=self.patience.connect_seconds)
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=20)
-        return cast(Client, httpx.AsyncClient(timeout=timeout, limits=limits))
+        return cast(Client, httpx.AsyncClient(timeout=timeout, limits=limits, verify=_tls()))
 
 
-async def _closed(thing: Client | Response | AsyncGenerator[bytes, None]) -> None:
+@cache
+def _tls() -> ssl.SSLContext:
+    """The certificates to trust, read once: that takes longer than the rest of making a client."""
+    import httpx
+
+    return httpx.create_ssl_context()
+
+
+async def _closed(thing: Client | Response) -> None:
     with anyio.move_on_after(5, shield=True):
-        await thing.aclose()  # an async generator has the same method
+        await thing.aclose()
 
 
 # --- the model -------------------------------------------------------------------------------------------
@@ -278,7 +288,7 @@ class _Answer:
         self._client, self._call, self._patience = client, call, patience
         self._faults: tuple[type[Exception], ...] = (*_faults_of(client), OSError)
         self._response: Response | None = None
-        self._chunks: AsyncGenerator[bytes, None] | None = None
+        self._chunks: AsyncIterator[bytes] | None = None
         self._await_byte(patience.first_byte_seconds)
 
     def _await_byte(self, seconds: float) -> None:
@@ -341,13 +351,23 @@ class _Answer:
                 pass  # the answer is whole; only the connection is lost
 
     async def close(self) -> None:
-        if self._response is not None:
-            try:
-                if self._chunks is not None:
-                    await _closed(self._chunks)
-                await _closed(self._response)
-            except self._faults:
-                pass  # it is being thrown away
+        """Give the response up: its connection closes now unless it was read to the end. Not cut short by a cancel."""
+        if self._response is None or self._chunks is None:
+            return
+        try:
+            # The library reads through nested generators, which end together only if the innermost raises; trio
+            # reports those left half read. What is still buffered comes first, so more than one turn may be needed.
+            with anyio.CancelScope(shield=True) as scope:
+                scope.cancel()
+                for _ in range(1000):
+                    if not await anext(self._chunks, b""):
+                        break
+        except self._faults:
+            pass  # it is being thrown away
+        try:
+            await _closed(self._response)
+        except self._faults:
+            pass
 
     async def _refusal(self, response: Response) -> ProviderError:
         body = bytearray()
