@@ -164,3 +164,15 @@ def serve() -> Serve:
                 tasks.cancel_scope.cancel()
 
     return running
+
+
+@pytest.fixture(scope="session")
+def recorded(recordings: Path) -> list[bytes]:
+    """The bodies of all recorded Chat Completions answers."""
+    import json
+
+    return [
+        exchange["response"]["body_text"].encode()
+        for path in sorted((recordings / "openai-chat").glob("*.json"))
+        for exchange in json.loads(path.read_text(encoding="utf-8"))["exchanges"]
+    ]

@@ -240,9 +240,9 @@ def _url(profile: Profile, path: str, model: str) -> str:
     if not base:
         names = " or ".join(profile.base_env) or "base_url in its profile"
         raise ProviderError("bad_request", f'It is not known where "{profile.name}" is.', hint=f"Set {names}.")
-    if not base.lower().startswith(("http://", "https://")):
-        message = f'The address of "{profile.name}" is "{_shown(base)}", which is no URL.'
-        raise ProviderError("bad_request", message, hint="Begin it with http:// or https://.")
+    if not _is_url(base):
+        message = f'The address of "{profile.name}" is "{_shown(base)}", which is no URL of a server.'
+        raise ProviderError("bad_request", message, hint="Write it as http://HOST:PORT/v1 or with https.")
     if not profile.deployments:
         return base + path
     # Azure has a deployment in the path with dated versions, and OpenAI's own paths without (its page "API lifecycle").
@@ -252,9 +252,19 @@ def _url(profile: Profile, path: str, model: str) -> str:
     return f"{base}{path}" if base.endswith("/openai/v1") else f"{base}/openai/v1{path}"
 
 
+def _is_url(base: str) -> bool:
+    """Whether it names a server. Libraries differ in what they make of one that does not, a name look-up among it."""
+    try:
+        parts = urlsplit(base)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+
+
 def _shown(url: str) -> str:
-    """A URL without what may be secret in it."""
-    return urlsplit(url)._replace(query="", fragment="").geturl().split("@")[-1]
+    """A URL without what may be secret in it: user, password and query."""
+    scheme, separator, rest = url.partition("?")[0].rpartition("://")
+    return scheme + separator + rest.rpartition("@")[2]
 
 
 def _encoded(body: Json) -> bytes:
