@@ -71,7 +71,7 @@ def test_arbitrary_bytes_are_a_reply_or_a_provider_error(pieces: list[bytes], pr
 
 
 @given(st.lists(chunks | json_values, max_size=5), providers)
-@settings(max_examples=300)
+@settings(max_examples=150)
 def test_arbitrary_events_are_a_reply_or_a_provider_error(values: list[Any], provider: str) -> None:
     drive([b"data: " + json.dumps(value).encode() + b"\n\n" for value in values], provider)
 
@@ -79,7 +79,7 @@ def test_arbitrary_events_are_a_reply_or_a_provider_error(values: list[Any], pro
 @given(
     json_values | st.fixed_dictionaries({"choices": st.lists(st.fixed_dictionaries({"message": deltas}))}), providers
 )
-@settings(max_examples=300)
+@settings(max_examples=150)
 def test_an_arbitrary_whole_answer_is_a_reply_or_a_provider_error(value: Any, provider: str) -> None:
     reader = ChatReader(PROFILES[provider])
     try:
@@ -116,7 +116,7 @@ def test_a_mutated_recording_is_a_reply_or_a_provider_error(recorded: list[bytes
 @given(
     st.integers(100, 999), st.dictionaries(st.sampled_from(["retry-after", "retry-after-ms"]), st.text()), json_values
 )
-@settings(max_examples=300)
+@settings(max_examples=150)
 def test_any_refusal_is_a_provider_error(status: int, headers: dict[str, str], value: Any) -> None:
     assert isinstance(error_of(status, headers, json.dumps(value).encode()), ProviderError)
     assert isinstance(error_in_answer(value, ""), ProviderError)

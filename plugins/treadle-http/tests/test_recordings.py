@@ -592,8 +592,11 @@ async def test_a_recording_plays_as_a_person_reads_it(name: str, replay: Any, at
     await play(replay, at, ask, name, "all")
 
 
+@pytest.mark.parametrize("anyio_backend", ["trio"])
 @pytest.mark.parametrize("name", EXPECTED)
-async def test_a_recording_in_random_pieces_plays_the_same(name: str, replay: Any, at: Any, ask: Any) -> None:
+async def test_a_recording_in_random_pieces_plays_the_same(
+    name: str, replay: Any, at: Any, ask: Any, anyio_backend: str
+) -> None:
     await play(replay, at, ask, name, "random")
 
 
