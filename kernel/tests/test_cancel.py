@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 
 import anyio
 import pytest
+
 from treadle import Agent, Allow, Limits, Retry, Stack, Text, Tool, hookimpl
 from treadle.driver import WasDropped
 from treadle.model import CallDelta, Finish, TextDelta

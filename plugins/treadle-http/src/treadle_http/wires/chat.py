@@ -1,0 +1,611 @@
+"""The wire of OpenAI's Chat Completions (API reference, "Chat") and of the servers that speak it. No I/O.
+
+Down: `body` says a `Request` in its words. Up: `ChatReader` turns events, or one body, into pieces. The two halves
+meet in the payload of a part: JSON text of what goes back, one content chunk (it has a `type`) or message fields.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Literal
+
+from treadle.plugin import (
+    Assembly,
+    Call,
+    CallDelta,
+    Document,
+    Finish,
+    Image,
+    Json,
+    Message,
+    Opaque,
+    Part,
+    Payload,
+    Piece,
+    ProviderError,
+    Reasoning,
+    ReasoningDelta,
+    Request,
+    Result,
+    Text,
+    TextDelta,
+    Usage,
+    Whole,
+)
+from treadle_http.errors import Kind, error_in_answer
+from treadle_http.history import named, repaired
+from treadle_http.profiles import Profile
+from treadle_http.sse import Event
+
+from . import Malformed
+
+
+class Chat:
+    """Chat Completions as a `Wire`."""
+
+    path = "/chat/completions"
+
+    def body(self, request: Request, model: str, profile: Profile, *, stream: bool) -> Json:
+        """The request's JSON body.
+
+        What stays the same from step to step comes first and messages only grow, so that the text up to the end of
+        the messages is the beginning of the next step's text: providers cache by that prefix.
+        """
+        out: dict[str, Json] = {"model": model}
+        if request.tools:
+            out["tools"] = [
+                {"type": "function", "function": _function(tool.name, tool.description, tool.parameters)}
+                for tool in request.tools
+            ]
+        out["messages"] = [*_system(request, profile), *_messages(request.messages, profile)]
+        out.update(_params(request.params, profile))
+        if request.output is not None:
+            out["response_format"] = _response_format(request, profile)
+        out["stream"] = stream
+        if stream and profile.stream_usage:
+            out["stream_options"] = {"include_usage": True}
+        return out
+
+    def reader(self, profile: Profile) -> ChatReader:
+        """A new reader for one answer."""
+        return ChatReader(profile)
+
+
+# --- down: what is sent --------------------------------------------------------------------------------
+
+
+def _bad_request(message: str, hint: str) -> ProviderError:
+    return ProviderError("bad_request", message, hint=hint)
+
+
+def _function(name: str, description: str, parameters: Json) -> Json:
+    out = {"name": name, "description": description, "parameters": parameters}
+    return out if description else {"name": name, "parameters": parameters}
+
+
+_OWN = frozenset({"model", "messages", "tools", "stream", "stream_options"})
+_LIMITS = frozenset({"max_tokens", "max_completion_tokens", "max_output_tokens"})
+
+
+def _params(params: Mapping[str, Json], profile: Profile) -> dict[str, Json]:
+    renames = dict(profile.renames)
+    out: dict[str, Json] = {}
+    for name, value in params.items():
+        if name in _OWN:
+            raise _bad_request(f'The parameter "{name}" is made from the request itself.', "Leave it out of params.")
+        if name in profile.refuses:
+            raise _bad_request(f'{profile.name} does not take the parameter "{name}".', "Leave it out for this model.")
+        if name == "n" and value != 1:
+            raise _bad_request("A step has one answer, so n must be 1.", "Leave it out of params.")
+        out[profile.max_tokens if name in _LIMITS else renames.get(name, name)] = value
+    return out
+
+
+def _response_format(request: Request, profile: Profile) -> Json:
+    if profile.output == "json_object" or request.output is None:
+        return {"type": "json_object"}
+    # The name's alphabet is the API's: letters, digits, underscores and dashes, at most 64.
+    name = re.sub(r"[^A-Za-z0-9_-]", "_", request.output.name)[:64] or "output"
+    return {"type": "json_schema", "json_schema": {"name": name, "schema": request.output.schema}}
+
+
+def _system(request: Request, profile: Profile) -> list[Json]:
+    texts = [part.text for part in request.instructions if part.text]
+    if request.output is not None and profile.output == "json_object":
+        # The mode guarantees JSON but knows no schema, and asks for the word in the prompt (DeepSeek, "JSON Output").
+        schema = json.dumps(request.output.schema, ensure_ascii=False, separators=(",", ":"))
+        texts.append(f"Answer with one JSON object of this JSON schema: {schema}")
+    return [{"role": profile.system_role, "content": "\n\n".join(texts)}] if texts else []
+
+
+def _messages(messages: Sequence[Message], profile: Profile) -> Iterator[Json]:
+    ids = _Ids(profile)
+    pictures: list[Json] = []
+    for message in repaired(messages):
+        if message.role == "tool":
+            for part in message.parts:
+                if isinstance(part, Result):
+                    yield {"role": "tool", "tool_call_id": ids.of_result(part), "content": _result_text(part)}
+                    pictures += _result_pictures(part, profile)
+            continue
+        if pictures:
+            yield {"role": "user", "content": pictures}
+            pictures = []
+        if message.role == "assistant":
+            said = _assistant(message, ids, profile)
+            if said is not None:
+                yield said
+        elif content := _user_content(message.parts, profile):
+            yield {"role": "user", "content": content}
+    if pictures:
+        yield {"role": "user", "content": pictures}
+
+
+def _user_content(parts: Iterable[Part], profile: Profile) -> str | list[Json]:
+    """Content of a user message: plain text if it is only that, which every server takes, else a list of parts."""
+    flat = [inner for part in parts for inner in (named(part) if isinstance(part, Result) else (part,))]
+    if all(isinstance(part, Text) for part in flat):
+        return "\n\n".join(part.text for part in flat if isinstance(part, Text) and part.text)
+    return [chunk for part in flat if (chunk := _user_chunk(part, profile)) is not None]
+
+
+def _user_chunk(part: Part, profile: Profile) -> Json | None:
+    if isinstance(part, Text):
+        return {"type": "text", "text": part.text} if part.text else None
+    if isinstance(part, Image):
+        return {"type": "image_url", "image_url": {"url": _reachable(part.source, "image")}}
+    if isinstance(part, Document):
+        return _file(part, profile)
+    if isinstance(part, Opaque) and part.payload.family == profile.family:
+        return json.loads(part.payload.data)
+    return None  # a user neither thinks nor calls; another family's payload means nothing here
+
+
+def _reachable(source: str, what: str) -> str:
+    if source.startswith(("https://", "http://", "data:")):
+        return source
+    raise _bad_request(
+        f'The {what} "{source[:80]}" is not a URL, and this plugin cannot read the bytes behind it.',
+        f"Give the {what} as an http, https or data URL.",
+    )
+
+
+def _file(part: Document, profile: Profile) -> Json:
+    name = {"filename": part.name} if part.name else {}
+    if part.source.startswith("file-"):
+        return {"type": "file", "file": {"file_id": part.source}}
+    source = _reachable(part.source, "document")
+    if source.startswith("data:") or profile.file_urls == "file_data":
+        return {"type": "file", "file": {**name, "file_data": source}}
+    if profile.file_urls == "document_url":
+        return {"type": "document_url", "document_url": source}
+    raise _bad_request(f"{profile.name} takes no document by URL.", "Give it as a data URL or an uploaded file's id.")
+
+
+def _assistant(message: Message, ids: _Ids, profile: Profile) -> Json | None:
+    """An assistant message, or None if it says nothing that this provider may be sent: it refuses empty ones."""
+    chunks: list[Json] = []
+    fields: dict[str, Json] = {}
+    calls: list[Json] = []
+    for part in message.parts:
+        if isinstance(part, Text):
+            chunks += [{"type": "text", "text": part.text}] if part.text else []
+        elif isinstance(part, Call):
+            function = {"name": part.name, "arguments": replayable(part.arguments)}
+            calls.append({"id": ids.of_call(part), "type": "function", "function": function})
+        elif isinstance(part, (Reasoning, Opaque)) and part.payload and part.payload.family == profile.family:
+            back = json.loads(part.payload.data)
+            if "type" in back:
+                chunks.append(back)
+            else:
+                for name, value in back.items():  # two stretches of reasoning are one field
+                    fields[name] = fields[name] + value if name in fields else value
+    content = _assistant_content(chunks)
+    if calls:
+        fields = dict.fromkeys(profile.echo_empty, "") | fields
+        return {"role": "assistant", "content": content, **fields, "tool_calls": calls}
+    return {"role": "assistant", "content": content, **fields} if content else None
+
+
+def _assistant_content(chunks: list[Json]) -> Json:
+    """Text if there is nothing else, null if there is only white space: an empty text beside calls is refused."""
+    if any(chunk["type"] != "text" for chunk in chunks):
+        return chunks
+    text = "".join(chunk["text"] for chunk in chunks)
+    return text if text.strip() else None
+
+
+def replayable(arguments: str) -> str:
+    """A call's arguments as every server takes them back: a JSON object, unchanged if they are one.
+
+    Nothing becomes `{}`. Servers parse what they once wrote and refuse the session if it is broken, so text that is
+    no object goes into one; the call's result has told the model what was wrong.
+    """
+    if not arguments.strip():
+        return "{}"
+    try:
+        value = json.loads(arguments, parse_constant=_no_constant)
+        if isinstance(value, dict):
+            return arguments
+        if isinstance(value, str) and isinstance(json.loads(value, parse_constant=_no_constant), dict):
+            return value
+    except (ValueError, RecursionError):
+        pass
+    return json.dumps({"invalid_json": arguments}, ensure_ascii=False)
+
+
+def _no_constant(name: str) -> Json:
+    raise ValueError(name)
+
+
+def _result_text(result: Result) -> str:
+    """A result's words. There is no error flag on this wire, so a status other than ok is said in front."""
+    text = "\n".join(part.text for part in result.parts if isinstance(part, Text))
+    if any(isinstance(part, (Image, Document)) for part in result.parts):
+        text = f"{text}\n(What else it returned follows as a user message.)".lstrip()
+    if result.status != "ok":
+        return f"[{result.status}] {text}".rstrip()
+    return text if text.strip() else "(no output)"
+
+
+def _result_pictures(result: Result, profile: Profile) -> list[Json]:
+    """Images and documents of a result. Tool messages hold text only, so they follow as a user message."""
+    parts = [part for part in result.parts if isinstance(part, (Image, Document))]
+    if not parts:
+        return []
+    words = {"type": "text", "text": f"Returned by {result.name}:"}
+    return [words, *(chunk for part in parts if (chunk := _user_chunk(part, profile)) is not None)]
+
+
+class _Ids:
+    """Call ids as this provider takes them, the same for a call and its result and in each later request."""
+
+    def __init__(self, profile: Profile) -> None:
+        self._valid = re.compile(profile.id_pattern)
+        self._by_call: dict[str, str] = {}
+        self._taken: set[str] = set()
+
+    def of_call(self, call: Call) -> str:
+        """The provider's own id if it fits and names no earlier call (some servers say "0" each time)."""
+        for wanted in (call.provider_id, call.id, _short(call.id), _short(f"{call.id}/{len(self._taken)}")):
+            if wanted not in self._taken and self._valid.fullmatch(wanted):
+                break
+        self._by_call[call.id] = wanted
+        self._taken.add(wanted)
+        return wanted
+
+    def of_result(self, result: Result) -> str:
+        return self._by_call[result.call_id]
+
+
+_DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+
+
+def _short(text: str) -> str:
+    """Nine letters and digits that stand for `text`: what Mistral takes, and every server with it."""
+    number = int.from_bytes(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:8])
+    return "".join(_DIGITS[number // 62**place % 62] for place in range(9))
+
+
+# --- up: what is answered --------------------------------------------------------------------------------
+
+_Reason = Literal["end", "calls", "length", "refused"]
+
+_FINISH: Mapping[str, _Reason] = {
+    "length": "length",
+    "max_tokens": "length",
+    "model_length": "length",  # Mistral
+    "model_context_window_exceeded": "length",
+    "content_filter": "refused",
+    "refusal": "refused",
+    "sensitive": "refused",  # z.ai
+}
+"""Stop reasons other than a normal end. Whether that is `end` or `calls` is told by the calls."""
+
+_BROKEN: Mapping[str, Kind] = {
+    "error": "server",
+    "network_error": "server",  # z.ai
+    "insufficient_system_resource": "overloaded",  # DeepSeek
+    "abort": "interrupted",  # vLLM
+}
+"""Stop reasons of an answer that the provider broke off: no answer."""
+
+_REASONING = ("reasoning_content", "reasoning")
+"""Where reasoning text stands; some servers send the same text in both, so the first that has any counts."""
+
+
+class ChatReader:
+    """Reads one answer. Feed it events and then `end`, or one `body` and then `end`."""
+
+    def __init__(self, profile: Profile) -> None:
+        self.done = False
+        self._profile = profile
+        self._assembly = Assembly()
+        self._usage: Usage | None = None
+        self._finish = ""
+        self._refused = False
+        self._segment = ("", 0)
+        self._thoughts: dict[str, _Thought] = {}
+        self._details: list[dict[str, Json]] = []
+        self._calls = _Calls()
+
+    def event(self, event: Event) -> Sequence[Piece]:
+        """The pieces of one event."""
+        if event.data.strip() == "[DONE]":
+            self.done = True
+            return ()
+        try:
+            value = parsed(event.data)
+        except ValueError:
+            if not event.whole:
+                return ()  # cut off in the middle; `end` tells whether that matters
+            raise self._fault("server", "The stream holds an event that is not JSON.", event.data) from None
+        return self._taken(value, event.data, error=event.name == "error")
+
+    def body(self, body: bytes) -> Sequence[Piece]:
+        """The pieces of a whole answer."""
+        try:
+            value = parsed(body)
+        except ValueError:
+            text = body.decode("utf-8", "replace")
+            if not body.strip() or body.lstrip()[:1] in b"{[":
+                raise self._fault("interrupted", "The answer ends in the middle.", text) from None
+            raise self._fault("server", "The answer is not JSON.", text) from None
+        no_answer = isinstance(value, dict) and "choices" not in value
+        pieces = self._taken(value, body.decode("utf-8", "replace"), error=no_answer)
+        self.done = True
+        return pieces
+
+    def end(self, why: str = "") -> Sequence[Piece]:
+        """The last pieces. Complete is what gave a stop reason, or said [DONE] after whole content without one."""
+        if self._finish in _BROKEN:
+            raise self._fault(_BROKEN[self._finish], f"The provider broke the answer off ({self._finish}).")
+        parts = self._assembly.parts
+        calls = [part for part in parts if isinstance(part, Call)]
+        # A route of OpenRouter never sets finish_reason; its calls still have to be whole.
+        whole = self.done and parts and all(_is_object(call.arguments) for call in calls)
+        if not self._finish and not whole:
+            raise self._fault("interrupted", f"The stream ended before the answer did{f' ({why})' if why else ''}.")
+        reason: _Reason = "calls" if calls else "end"
+        reason = "refused" if self._refused else _FINISH.get(self._finish, reason)
+        return [*self._payloads(), Finish(finish=reason, usage=self._usage, raw=self._finish)]
+
+    def bad_stream(self, why: str) -> ProviderError:
+        """The error for bytes that are no event stream."""
+        return self._fault("server", f"The stream cannot be read: {why}.")
+
+    def _fault(self, kind: Kind, message: str, raw: str = "") -> ProviderError:
+        return ProviderError(kind, message, partial=self._assembly.parts, usage=self._usage, raw=raw)
+
+    # --- one object ---
+
+    def _taken(self, value: Json, raw: str, *, error: bool) -> Sequence[Piece]:
+        pieces: list[Piece] = []
+        failed = error or (isinstance(value, dict) and bool(value.get("error") or value.get("object") == "error"))
+        try:
+            pieces += self._pieces(value)  # an error may come with the last words and the usage
+        except Malformed as problem:
+            if not failed:
+                raise self._fault("server", f"The answer has an unknown shape: {problem}.", raw) from None
+        if failed:
+            raise error_in_answer(value, raw, partial=self._assembly.parts, usage=self._usage)
+        return pieces
+
+    def _pieces(self, value: Json) -> Iterator[Piece]:
+        """The pieces of a chunk or of a whole completion; each is assembled here too, for the error that may come."""
+        usage = _of(value, "usage", dict, "it") or _of(_of(value, "x_groq", dict, "it"), "usage", dict, "x_groq")
+        if usage:
+            self._usage = usage_of(usage)  # running totals: the last report counts, they are never summed
+        for choice in _of(value, "choices", list, "it"):
+            if _of(choice, "index", int, "a choice") != 0:
+                continue
+            self._finish = _of(choice, "finish_reason", str, "a choice") or self._finish
+            delta = _of(choice, "delta", dict, "a choice")
+            for piece in self._said(delta or _of(choice, "message", dict, "a choice"), whole=not delta):
+                self._assembly.feed(piece)
+                yield piece
+
+    def _said(self, said: Mapping[str, Json], *, whole: bool) -> Iterator[Piece]:
+        thought = next((said[name] for name in _REASONING if isinstance(said.get(name), str) and said[name]), "")
+        if thought:
+            yield self._thought(thought, next(name for name in _REASONING if said.get(name) == thought))
+        if details := _of(said, "reasoning_details", list, "the message"):
+            yield from self._detailed(details, bool(thought))
+        content = said.get("content")
+        if isinstance(content, list):
+            for chunk in content:
+                yield from self._chunk(chunk)
+        elif content is not None:
+            yield from self._text(_of(said, "content", str, "the message"))
+        if refusal := _of(said, "refusal", str, "the message"):
+            self._refused = True
+            yield from self._text(refusal)
+        for at, entry in enumerate(_of(said, "tool_calls", list, "the message")):
+            yield self._calls.delta(entry, at if whole else None)
+        if legacy := _of(said, "function_call", dict, "the message"):
+            yield self._calls.delta({"index": 0, "function": legacy}, None)
+
+    # --- text and reasoning: a new part wherever the kind changes ---
+
+    def _key(self, kind: str) -> str:
+        if self._segment[0] != kind:
+            self._segment = (kind, self._segment[1] + 1)
+        return f"{kind}-{self._segment[1]}"
+
+    def _text(self, text: str) -> Iterator[Piece]:
+        if text:
+            yield TextDelta(text, self._key("text"))
+
+    def _thought(self, text: str, field: str, chunk: Mapping[str, Json] | None = None) -> Piece:
+        key = self._key("reasoning")
+        thought = self._thoughts.setdefault(key, _Thought(field))
+        thought.texts.append(text)
+        thought.chunk.update(chunk or {})
+        return ReasoningDelta(text, key)
+
+    def _chunk(self, chunk: Json) -> Iterator[Piece]:
+        """One chunk of a content list: Mistral's text and thinking; any other is kept for the way back."""
+        kind = _of(chunk, "type", str, "a content chunk")
+        if kind == "text":
+            yield from self._text(_of(chunk, "text", str, "a content chunk"))
+        elif kind == "thinking":
+            thinking = chunk.get("thinking")
+            inner = [thinking] if isinstance(thinking, str) else _of(chunk, "thinking", list, "a content chunk")
+            words = (item if isinstance(item, str) else _of(item, "text", str, "a thought") for item in inner)
+            yield self._thought("".join(words), "thinking", chunk)
+        else:
+            self._segment = ("", self._segment[1])
+            yield Whole(Opaque(Payload(self._profile.family, _dumped(chunk))))
+
+    def _detailed(self, details: Sequence[Json], shown: bool) -> Iterator[Piece]:
+        """OpenRouter's reasoning_details: pieces of one index and type are one entry (page "Reasoning Tokens")."""
+        for piece in details:
+            index, kind = _of(piece, "index", int, "a reasoning detail", -1), piece.get("type")
+            entry = next((e for e in self._details if (e.get("index", -1), e.get("type")) == (index, kind)), None)
+            if entry is None or index < 0:
+                self._details.append(dict(piece))
+            else:
+                _grow(entry, piece)
+            words = piece.get("text") or piece.get("summary")
+            if not shown and (words or not self._thoughts):
+                yield self._thought(words if isinstance(words, str) else "", "reasoning_details")
+
+    def _payloads(self) -> Iterator[Piece]:
+        """Each thought once more, whole, where the provider wants it back."""
+        echo, family = self._profile.echo, self._profile.family
+        details = self._details if "reasoning_details" in echo else []
+        for key, thought in self._thoughts.items():
+            text = "".join(thought.texts)
+            if details:
+                back: Json = {"reasoning_details": details}
+                details = []
+            elif thought.field not in echo or thought.field == "reasoning_details":
+                continue
+            elif thought.field == "thinking":
+                back = {**thought.chunk, "thinking": [{"type": "text", "text": text}]}
+            else:
+                back = {thought.field: text}
+            yield Whole(Reasoning(text, Payload(family, _dumped(back))), key)
+
+
+class _Thought:
+    """One stretch of reasoning: the field it came in, its texts, and what else its chunk said."""
+
+    __slots__ = ("chunk", "field", "texts")
+
+    def __init__(self, field: str) -> None:
+        self.field = field
+        self.texts: list[str] = []
+        self.chunk: dict[str, Json] = {}
+
+
+class _Calls:
+    """Which call a delta belongs to: its `index` says so, and where servers leave that out or repeat it, its id."""
+
+    def __init__(self) -> None:
+        self._slots: list[tuple[int, str, str]] = []  # index (-1: none), id, name; as far as they are known
+
+    def delta(self, entry: Json, place: int | None) -> CallDelta:
+        """The piece of one entry. `place` is its place in a whole message, where each entry is a call."""
+        function = _of(entry, "function", dict, "a tool call")
+        index = _of(entry, "index", int, "a tool call", -1)
+        given, name = _of(entry, "id", str, "a tool call"), _of(function, "name", str, "a tool call")
+        slot = len(self._slots) if place is not None else self._slot(index, given, name)
+        if slot == len(self._slots):
+            self._slots.append((index, given, name))
+        _, known, called = self._slots[slot]
+        self._slots[slot] = (index, known or given, called or name)
+        arguments = function.get("arguments")
+        if isinstance(arguments, dict):  # some servers send the object itself
+            arguments = _dumped(arguments)
+        elif arguments is not None and not isinstance(arguments, str):
+            raise Malformed('"arguments" of a tool call is no text')
+        return CallDelta(key=f"call-{slot}", name=name, arguments=arguments or "", provider_id=given)
+
+    def _slot(self, index: int, given: str, name: str) -> int:
+        """The slot of a streamed entry; the number of slots if it begins a new call."""
+        for slot in range(len(self._slots) - 1, -1, -1):
+            at, known, called = self._slots[slot]
+            # Servers that say index 0 for every call begin each with a name and an id of its own.
+            other = bool(given and known and given != known and name and called)
+            if index >= 0 and at == index and not other:
+                return slot
+            if index < 0 and (given == known if given else not name):
+                return slot
+        return len(self._slots)
+
+
+def _grow(entry: dict[str, Json], piece: Mapping[str, Json]) -> None:
+    for name, value in piece.items():
+        if name in ("text", "summary", "data") and isinstance(value, str) and isinstance(entry.get(name), str):
+            entry[name] += value
+        elif value is not None:
+            entry[name] = value
+
+
+def usage_of(raw: Mapping[str, Json]) -> Usage:
+    """Usage with each token counted once. Here cached input stands inside the input, reasoning inside the output.
+
+    xAI alone counts reasoning beside the output; the total tells (recorded: 496 + 77 + 121 reasoning = 694).
+    """
+    prompt, completion = _count(raw, "prompt_tokens"), _count(raw, "completion_tokens")
+    read = _count(raw, "prompt_tokens_details", "cached_tokens") or _count(raw, "prompt_cache_hit_tokens")
+    written = _count(raw, "prompt_tokens_details", "cache_write_tokens")
+    reasoning = _count(raw, "completion_tokens_details", "reasoning_tokens")
+    if not (reasoning and _count(raw, "total_tokens") == prompt + completion + reasoning):
+        reasoning = min(reasoning, completion)
+        completion -= reasoning
+    read = min(read, prompt)
+    written = min(written, prompt - read)
+    return Usage(
+        input=prompt - read - written,
+        cache_read=read,
+        cache_write=written,
+        output=completion,
+        reasoning=reasoning,
+        raw=_dumped(raw),
+    )
+
+
+def _count(raw: Json, *path: str) -> int:
+    for name in path:
+        raw = raw.get(name) if isinstance(raw, dict) else None
+    return raw if isinstance(raw, int) and not isinstance(raw, bool) and raw > 0 else 0
+
+
+def parsed(text: str | bytes) -> Json:
+    """Strict JSON, or ValueError; also for nesting beyond reason."""
+    try:
+        return json.loads(text, parse_constant=_no_constant)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def _dumped(value: Json) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _is_object(arguments: str) -> bool:
+    try:
+        return not arguments.strip() or isinstance(parsed(arguments), (dict, str))
+    except ValueError:
+        return False
+
+
+_EMPTY: Mapping[type, Json] = {dict: {}, list: [], str: "", int: 0}
+_WORDS: Mapping[type, str] = {dict: "an object", list: "a list", str: "text", int: "a number"}
+
+
+def _of(value: Json, name: str, kind: type, what: str, missing: Json = None) -> Json:
+    """`value[name]`, if it is of that kind; missing and null are the same. Raises `Malformed`."""
+    if not isinstance(value, dict):
+        raise Malformed(f"{what} is no object")
+    found = value.get(name)
+    if found is None:
+        return _EMPTY[kind] if missing is None else missing
+    if not isinstance(found, kind) or isinstance(found, bool):
+        raise Malformed(f'"{name}" of {what} is not {_WORDS[kind]}')
+    return found
