@@ -13,6 +13,7 @@ from treadle.store import MemoryStore
 from treadle_script import ScriptModel, call, calls
 
 ANY = {"type": "object"}
+END = Finish(finish="end")
 QUICK = Limits(grace_seconds=0.05)
 
 
@@ -39,7 +40,7 @@ class Slow:
 
     ref, family, window_tokens = "slow:model", "slow", None
 
-    def __init__(self, *before, rest=(Finish(finish="end"),), stubborn=False):
+    def __init__(self, *before, rest=(END,), stubborn=False):
         self.before, self.rest, self.stubborn = before, rest, stubborn
         self.reached, self.go, self.closed = anyio.Event(), anyio.Event(), 0
 
