@@ -57,11 +57,11 @@ order by tree.depth desc"""
 
 _TIME_AT = """
 with recursive line(key, parent_key, parent_seq) as (
-  select key, parent_key, parent_seq from sessions where key = ?1
+  select key, parent_key, parent_seq from sessions where key = ?
   union all
   select s.key, s.parent_key, s.parent_seq from line join sessions s on s.key = line.parent_key
-  where ?2 <= line.parent_seq)
-select e.at from line join events e on e.session_key = line.key and e.seq = ?2"""
+  where ? <= line.parent_seq)
+select e.at from line join events e on e.session_key = line.key and e.seq = ?"""
 
 
 class SqliteStore:
@@ -146,7 +146,7 @@ class SqliteStore:
             raise UsageError(f'Session "{session_id}" has events 1 to {row[0]}; {at_seq} is none of them.')
         if connection.execute("select 1 from sessions where id = ?", (new_id,)).fetchone():
             raise UsageError(f'Session "{new_id}" is there already. Fork under another name.')
-        (updated,) = connection.execute(_TIME_AT, (parent, at_seq)).fetchone()
+        (updated,) = connection.execute(_TIME_AT, (parent, at_seq, at_seq)).fetchone()
         columns = "id, parent_key, parent_seq, head_seq, created_at, updated_at"
         values = (new_id, parent, at_seq, at_seq, iso_time(time.time()), updated)
         connection.execute(f"insert into sessions ({columns}) values (?, ?, ?, ?, ?, ?)", values)
