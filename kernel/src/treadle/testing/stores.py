@@ -826,4 +826,6 @@ class StoreKit:
         await log.close()
 
 
-__all__ = ["StoreKit"]
+__all__ = [
+    "StoreKit", "listening", "noted", "numbered", "stored", "tailing", "taken", "values", "written",
+]  # fmt: skip
