@@ -6,7 +6,6 @@ Writes are transactions that begin immediate: a deferred one that reads first an
 
 from __future__ import annotations
 
-import errno
 import os
 import random
 import sqlite3
@@ -316,7 +315,7 @@ class Database:
         if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_FORMAT):
             return UnreadableLog(str(self.path), str(error), "Choose another file, or restore this one from a copy.")
         if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH):
-            return UsageError(f"{self.path} may not be written: {error}. Give this user the right to, or take a copy.")
+            return UsageError(f"{self.path} may not be written: {self._missing_right()}.")
         if code == sqlite3.SQLITE_CANTOPEN:
             return UsageError(f"{self.path} cannot be opened: {self._obstacle()}.")
         if code == sqlite3.SQLITE_FULL:
@@ -335,7 +334,11 @@ class Database:
                 return "it is a folder. Name a file in it"
         except OSError as error:
             return f"{error.strerror}"
-        return f"{os.strerror(errno.EACCES)}. This user needs the right to write to the file and to {folder}"
+        return self._missing_right()
+
+    def _missing_right(self) -> str:
+        # Also to read: SQLite keeps the -wal and -shm of an open file beside it (https://www.sqlite.org/wal.html).
+        return f"this user needs the right to write to the file and to the folder {self.path.parent}, or a copy"
 
     async def close(self) -> None:
         """Close the connections, after an open transaction has ended. Safe to call twice."""
