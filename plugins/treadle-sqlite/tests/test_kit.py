@@ -31,7 +31,7 @@ class Shared(StoreKit):
 
     async def take_over(self, store, session_id):
         async with store.transaction() as (connection, _):
-            run_out = "update sessions set lease_until = '2001-01-01T00:00:00.0000000Z' where id = ?"
+            run_out = "update sessions set lease_ends = 1 where id = ?"
             connection.execute(run_out, (session_id,))
         self.usurpers.append(self.plugin().open_store(store.ref))
         return await self.usurpers[-1].open(session_id, write=True)

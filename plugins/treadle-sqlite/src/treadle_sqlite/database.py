@@ -29,6 +29,8 @@ Work: TypeAlias = Callable[[sqlite3.Connection], T]
 """What is done inside one transaction, on the connection it is given. Raising undoes all of it."""
 
 
+Column: TypeAlias = str | int | float | None
+
 ANY = "*"
 """Stands in a fault's text for the session, where the work was of none in particular."""
 
@@ -63,7 +65,7 @@ class Database:
 
     # --- reading ----------------------------------------------------------------------------------
 
-    def read(self, query: str, parameters: tuple[str | int, ...] = ()) -> list[tuple[str | int | None, ...]]:
+    def read(self, query: str, parameters: tuple[str | int, ...] = ()) -> list[tuple[Column, ...]]:
         """Rows of a query; none where the file or its tables are not there yet. Writes nothing.
 
         Inside a `transaction()` of the caller it sees what that has written.
@@ -381,4 +383,4 @@ def _transact(connection: sqlite3.Connection, work: Work[T]) -> T:
     return result
 
 
-__all__ = ["Database", "Work"]
+__all__ = ["Column", "Database", "Work"]

@@ -13,27 +13,26 @@ from collections.abc import Iterable
 from treadle.plugin import SessionBusy
 
 from .holder import Holder, this_process
-from .rows import iso_time
 
 
-def ends_in(lease_seconds: float) -> str:
+def ends_in(lease_seconds: float) -> float:
     """When a lease taken or renewed now runs out. All its processes share one host (WAL needs that), so one clock."""
-    return iso_time(time.time() + lease_seconds)
+    return time.time() + lease_seconds
 
 
 def take(connection: sqlite3.Connection, session_id: str, key: int, lease_seconds: float) -> int:
     """The token of a new lease. Raises `SessionBusy`."""
-    query = "select lease_token, lease_until, lease_holder from sessions where key = ?"
-    token, until, holder = connection.execute(query, (key,)).fetchone()
-    check_free(session_id, until, holder)
-    update = "update sessions set lease_token = ?, lease_until = ?, lease_holder = ? where key = ?"
+    query = "select lease_token, lease_ends, lease_holder from sessions where key = ?"
+    token, ends, holder = connection.execute(query, (key,)).fetchone()
+    check_free(session_id, ends, holder)
+    update = "update sessions set lease_token = ?, lease_ends = ?, lease_holder = ? where key = ?"
     connection.execute(update, (token + 1, ends_in(lease_seconds), this_process().to_text(), key))
     return int(token) + 1
 
 
-def check_free(session_id: str, until: str | None, holder: str | None) -> None:
+def check_free(session_id: str, ends: float | None, holder: str | None) -> None:
     """Raise `SessionBusy` if somebody holds a lease that has not run out and is not known to be dead."""
-    if holder is None or (until or "") <= iso_time(time.time()):
+    if holder is None or (ends or 0.0) <= time.time():
         return
     try:
         process = Holder.from_text(holder)
@@ -45,14 +44,14 @@ def check_free(session_id: str, until: str | None, holder: str | None) -> None:
 
 def renew(connection: sqlite3.Connection, leases: Iterable[tuple[int, int]], lease_seconds: float) -> None:
     """Put off the end of leases, each a session's key and a token. One that was lost stays lost."""
-    until = ends_in(lease_seconds)
-    query = "update sessions set lease_until = ? where key = ? and lease_token = ?"
-    connection.executemany(query, [(until, key, token) for key, token in leases])
+    ends = ends_in(lease_seconds)
+    query = "update sessions set lease_ends = ? where key = ? and lease_token = ?"
+    connection.executemany(query, [(ends, key, token) for key, token in leases])
 
 
 def release(connection: sqlite3.Connection, key: int, token: int) -> None:
     """Give a lease back. A session to which nothing was ever written or posted goes with it."""
-    free = "update sessions set lease_until = null, lease_holder = null where key = ? and lease_token = ?"
+    free = "update sessions set lease_ends = null, lease_holder = null where key = ? and lease_token = ?"
     if connection.execute(free, (key, token)).rowcount:
         unused = "delete from sessions where key = ? and head_seq = 0 and key not in (select session_key from posts)"
         connection.execute(unused, (key,))

@@ -22,13 +22,15 @@ with recursive line(key, last) as (
 select key, last from line"""
 
 _EVENTS = """
-select seq, at, type, turn, step, owner, required, data from events
+select seq, time, type, turn, step, owner, required, data from events
 where session_key = ? and seq > ? and seq <= ? order by seq"""
 
-_APPEND = "insert into events values (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_APPEND = """
+insert into events (session_key, seq, time, type, turn, step, owner, required, data)
+values (?, ?, ?, ?, ?, ?, ?, ?, ?)"""
 
 _HEAD = """
-update sessions set head_seq = ?, updated_at = ?, lease_until = ?
+update sessions set head_seq = ?, updated = ?, lease_ends = ?
 where key = ? and head_seq = ? and lease_token = ?"""
 
 
@@ -76,8 +78,8 @@ class SqliteLog:
         self._database.tell(self._key)
 
     def _append(self, rows: list[EventRow], expected_seq: int, head: int, connection: sqlite3.Connection) -> None:
-        until = ends_in(self._database.settings.lease_seconds)
-        found = connection.execute(_HEAD, (head, rows[-1][1], until, self._key, expected_seq, self._token))
+        ends = ends_in(self._database.settings.lease_seconds)
+        found = connection.execute(_HEAD, (head, rows[-1][1], ends, self._key, expected_seq, self._token))
         if not found.rowcount:
             self._diagnose(connection, expected_seq)
         key = self._key

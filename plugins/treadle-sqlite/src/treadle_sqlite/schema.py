@@ -19,47 +19,58 @@ MIGRATION_SET = "treadle-sqlite"
 OLDEST_SQLITE = (3, 37, 0)
 """STRICT tables: https://www.sqlite.org/stricttables.html"""
 
+
+def _date(column: str, seconds: str) -> str:
+    # Computed when looked at: a person reads the date, the row keeps the exact number in 8 bytes instead of 28.
+    return f"{column} text generated always as (strftime('%Y-%m-%dT%H:%M:%fZ', {seconds}, 'unixepoch')) virtual"
+
+
 _TABLES = (
-    """
+    f"""
 create table sessions (
   key integer primary key autoincrement,  -- never used again, so that a stale writer matches no later session
   id text not null unique,
   parent_key integer references sessions(key),  -- a fork begins with its parent's events 1 to parent_seq
   parent_seq integer not null default 0,
   head_seq integer not null default 0,    -- the last seq; 0 = nothing written yet
-  created_at text not null,
-  updated_at text not null,
+  created real not null,                  -- seconds since 1970
+  updated real not null,
   archived integer not null default 0 check (archived in (0, 1)),
   lease_token integer not null default 0, -- one more for each writer; an append must know it
-  lease_until text,
-  lease_holder text                       -- JSON: the process that writes; null = nobody
+  lease_ends real,
+  lease_holder text,                      -- JSON: the process that writes; null = nobody
+  {_date("created_at", "created")},
+  {_date("updated_at", "updated")},
+  {_date("lease_until", "lease_ends")}
 ) strict""",
     "create index sessions_forks on sessions(parent_key) where parent_key is not null",
-    """
+    f"""
 create table events (
   session_key integer not null references sessions(key),
   seq integer not null,
-  at text not null,                       -- UTC; information, never order
+  time real not null,                     -- seconds since 1970; information, never order
   type text not null,
   turn integer,
   step integer,
   owner text,                             -- the plugin whose event it is; null = treadle's own
   required integer not null check (required in (0, 1)),
   data text not null,                     -- JSON, ASCII
+  {_date("at", "time")},
   primary key (session_key, seq)
 ) strict""",
     "create index events_meta on events(session_key, seq) where type = 'session/meta'",
     """
 create trigger events_never_change before update on events
 begin select raise(abort, 'events are append-only'); end""",
-    """
+    f"""
 create table posts (                      -- left for the session's writer, until it has made events of them
   key integer primary key autoincrement,
   session_key integer not null references sessions(key) on delete cascade,
   id text not null,
-  at text not null,
+  time real not null,
   kind text not null check (kind in ('message', 'decision', 'cancel')),
   data text not null,
+  {_date("at", "time")},
   unique (session_key, id)
 ) strict""",
 )

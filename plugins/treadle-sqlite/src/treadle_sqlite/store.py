@@ -25,19 +25,19 @@ from treadle.plugin import (
     new_id,
 )
 
-from .database import Database
+from .database import Column, Database
 from .lease import check_free, renew, take
 from .log import SqliteLog
-from .rows import iso_time, post_to_row, seconds
+from .rows import post_to_row
 from .settings import SqliteSettings
 
 DIALECT = "sqlite"
 _ALL = SessionFilter()
 
 _SESSIONS = """
-select s.key, s.id, s.head_seq, s.created_at, s.updated_at, s.archived, ifnull(p.id, ''), s.parent_seq
+select s.key, s.id, s.head_seq, s.created, s.updated, s.archived, ifnull(p.id, ''), s.parent_seq
 from sessions s left join sessions p on p.key = s.parent_key
-where s.head_seq > 0 and s.archived = ? order by s.updated_at desc, s.id desc"""
+where s.head_seq > 0 and s.archived = ? order by s.updated desc, s.id desc"""
 
 # What a session is called, a fork's inherited names included. The index `events_meta` holds nothing else.
 _METAS = """
@@ -52,7 +52,7 @@ where e.type = 'session/meta' order by line.key, e.seq"""
 _DESCENDANTS = """
 with recursive tree(key, depth) as (
   select ?, 0 union all select s.key, tree.depth + 1 from tree join sessions s on s.parent_key = tree.key)
-select s.key, s.id, s.lease_until, s.lease_holder from tree join sessions s on s.key = tree.key
+select s.key, s.id, s.lease_ends, s.lease_holder from tree join sessions s on s.key = tree.key
 order by tree.depth desc"""
 
 _TIME_AT = """
@@ -61,7 +61,7 @@ with recursive line(key, parent_key, parent_seq) as (
   union all
   select s.key, s.parent_key, s.parent_seq from line join sessions s on s.key = line.parent_key
   where ? <= line.parent_seq)
-select e.at from line join events e on e.session_key = line.key and e.seq = ?"""
+select e.time from line join events e on e.session_key = line.key and e.seq = ?"""
 
 
 class SqliteStore:
@@ -147,8 +147,8 @@ class SqliteStore:
         if connection.execute("select 1 from sessions where id = ?", (new_id,)).fetchone():
             raise UsageError(f'Session "{new_id}" is there already. Fork under another name.')
         (updated,) = connection.execute(_TIME_AT, (parent, at_seq, at_seq)).fetchone()
-        columns = "id, parent_key, parent_seq, head_seq, created_at, updated_at"
-        values = (new_id, parent, at_seq, at_seq, iso_time(time.time()), updated)
+        columns = "id, parent_key, parent_seq, head_seq, created, updated"
+        values = (new_id, parent, at_seq, at_seq, time.time(), updated)
         connection.execute(f"insert into sessions ({columns}) values (?, ?, ?, ?, ?, ?)", values)
 
     async def archive(self, session_id: str, archived: bool = True) -> None:
@@ -202,8 +202,8 @@ class SqliteStore:
 
 def _present(connection: sqlite3.Connection, session_id: str) -> int:
     """The key of a session, which is made if it is not there."""
-    now = iso_time(time.time())
-    insert = "insert into sessions (id, created_at, updated_at) values (?, ?, ?) on conflict do nothing"
+    now = time.time()
+    insert = "insert into sessions (id, created, updated) values (?, ?, ?) on conflict do nothing"
     connection.execute(insert, (session_id, now, now))
     (key,) = connection.execute("select key from sessions where id = ?", (session_id,)).fetchone()
     return int(key)
@@ -212,8 +212,8 @@ def _present(connection: sqlite3.Connection, session_id: str) -> int:
 def _post(session_id: str, post_id: str, kind: str, text: str, connection: sqlite3.Connection) -> int:
     key = _present(connection, session_id)
     # The same message posted again, because nobody knew whether it arrived, is there once.
-    insert = "insert into posts (session_key, id, at, kind, data) values (?, ?, ?, ?, ?) on conflict do nothing"
-    connection.execute(insert, (key, post_id, iso_time(time.time()), kind, text))
+    insert = "insert into posts (session_key, id, time, kind, data) values (?, ?, ?, ?, ?) on conflict do nothing"
+    connection.execute(insert, (key, post_id, time.time(), kind, text))
     return key
 
 
@@ -225,8 +225,8 @@ def _delete(session_id: str, key: int, with_forks: bool, connection: sqlite3.Con
             f'Session "{session_id}" has forks that begin with its events: {", ".join(sorted(forks))}. '
             f"Delete them first, or say with_forks=True."
         )
-    for _, each, until, holder in rows:
-        check_free(each, until, holder)
+    for _, each, ends, holder in rows:
+        check_free(each, ends, holder)
     for found, *_ in rows:
         connection.execute("delete from events where session_key = ?", (found,))
         connection.execute("delete from sessions where key = ?", (found,))
@@ -240,13 +240,13 @@ def _loaded(text: str, where: str) -> dict[str, Json]:
         raise UnreadableLog(where, f"it is damaged ({error})", "Restore the file from a copy.") from error
 
 
-def _info(row: Sequence[str | int | None], names: dict[str, Json]) -> SessionInfo:
+def _info(row: Sequence[Column], names: dict[str, Json]) -> SessionInfo:
     _, session_id, head, created, updated, archived, parent, parent_seq = row
     return SessionInfo(
         id=str(session_id),
         head_seq=int(head or 0),
-        created=seconds(str(created)),
-        updated=seconds(str(updated)),
+        created=float(created or 0),
+        updated=float(updated or 0),
         title=names.get("title", ""),
         labels=tuple(names.get("labels", ())),
         metadata=names.get("metadata", {}),
