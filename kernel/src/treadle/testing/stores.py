@@ -756,6 +756,14 @@ class StoreKit:
         await written(store, "child", [described_as(2, title="Own")], 1)
         assert {info.id: info.title for info in await store.list()} == {"child": "Own", "parent": "After"}
 
+    async def test_a_fork_of_a_fork_is_called_what_its_own_prefix_said(self, store: Store) -> None:
+        await written(store, "a", [described_as(1, title="Before"), described_as(2, title="After")])
+        await store.fork("a", 2, "b")
+        await store.fork("b", 1, "c")
+        infos = {info.id: (info.title, info.updated) for info in await store.list()}
+        assert infos["b"] == ("After", 1_700_000_002.0)
+        assert infos["c"] == ("Before", 1_700_000_001.0)
+
     async def test_a_list_is_filtered_by_all_labels_and_then_cut(self, store: Store) -> None:
         for number, labels in enumerate([("x",), ("x", "y"), ("y",), ("y", "x")]):
             await written(store, f"s{number}", [described_as(1, time=float(number), labels=labels)])
