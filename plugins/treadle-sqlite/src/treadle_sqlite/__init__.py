@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 import anyio
-from treadle.plugin import OpenStack, hookimpl
+from treadle.plugin import OpenStack, Store, hookimpl
 
 from .settings import SqliteSettings, file_of
 
@@ -26,7 +26,7 @@ class Sqlite:
         self._stores: WeakSet[SqliteStore] = WeakSet()
 
     @hookimpl
-    def open_store(self, ref: str) -> SqliteStore | None:
+    def open_store(self, ref: str) -> Store | None:
         """Claim `sqlite:` references. Touches no file: it is made by the first write.
 
         Raises `UsageError` if the reference names no file (in memory, a host, a query).

@@ -364,8 +364,9 @@ def _savepoint(connection: sqlite3.Connection) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        connection.execute("rollback to part")
-        connection.execute("release part")
+        if connection.in_transaction:  # not if a fault such as a full disk has ended all of it
+            connection.execute("rollback to part")
+            connection.execute("release part")
         raise
     connection.execute("release part")
 
