@@ -10,6 +10,7 @@ from contextlib import closing
 from pathlib import Path
 
 import anyio.lowlevel
+import anyio.to_thread
 import attrs
 import pytest
 from treadle.plugin import LeaseLost, SessionBusy
@@ -163,6 +164,17 @@ async def test_a_renewal_that_finds_the_file_locked_waits_for_the_next(opened, f
             await store.renew_leases()
             assert await lease(store, "s") == before
             other.execute("rollback")
+        await store.renew_leases()
+        assert (await lease(store, "s"))[1] > before[1]
+        await log.close()
+
+
+async def test_a_stack_on_another_event_loop_does_not_touch_the_store(opened, anyio_backend):
+    async with opened() as store:
+        log = await store.open("s", write=True)
+        before = await lease(store, "s")
+        await anyio.to_thread.run_sync(lambda: anyio.run(store.renew_leases, backend=anyio_backend))
+        assert await lease(store, "s") == before
         await store.renew_leases()
         assert (await lease(store, "s"))[1] > before[1]
         await log.close()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import random
 import sqlite3
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
@@ -55,6 +56,7 @@ class Database:
         self.settings = settings
         self._normal = settings.durability == "normal"
         self._process = os.getpid()
+        self._thread = 0  # whose event loop it is, from the first write on
         self._closed = self._ready = False
         self._main: sqlite3.Connection | None = None  # reads; with durability "normal" writes too
         self._full: sqlite3.Connection | None = None  # with durability "full": writes, on the one writer thread
@@ -104,11 +106,17 @@ class Database:
             self._ready = True
         return self._main
 
+    @property
+    def is_of_this_loop(self) -> bool:
+        """Whether the calling thread's event loop is the one that uses it."""
+        return self._thread == threading.get_ident()
+
     # --- writing ----------------------------------------------------------------------------------
 
     async def make(self) -> None:
         """Make the file and its tables if they are not there. Any number of processes may do so at once."""
         self._check_usable()
+        self._thread = self._thread or threading.get_ident()
         deadline = anyio.current_time() + self.settings.busy_seconds
         while not self._ready:
             try:

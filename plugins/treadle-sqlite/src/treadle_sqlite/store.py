@@ -110,7 +110,8 @@ class SqliteStore:
     async def renew_leases(self) -> None:
         """Renew the leases of all open writers. One that was lost stays so: its next append says it."""
         leases = [log.lease for log in self._writers if log.lease is not None]
-        if not leases:
+        # One plugin in two stacks hands both lifespans its stores; each renews those of its own event loop.
+        if not leases or not self.database.is_of_this_loop:
             return
         try:
             await self.database.write(lambda connection: renew(connection, leases, self.settings.lease_seconds))
