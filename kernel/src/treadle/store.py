@@ -210,6 +210,9 @@ class _Kept:
             return []
         return [*self.parent.inherited(), *self.parent.events][: self.parent_seq]
 
+    def descends_from(self, other: _Kept) -> bool:
+        return self is other or (self.parent is not None and self.parent.descends_from(other))
+
     @property
     def head_seq(self) -> int:
         return self.parent_seq + len(self.events)
@@ -228,8 +231,8 @@ class _Kept:
 class _MemoryLog:
     """A log in this process's memory."""
 
-    def __init__(self, kept: _Kept, write: bool) -> None:
-        self._kept, self._write, self._closed = kept, write, False
+    def __init__(self, kept: _Kept, sessions: dict[str, _Kept]) -> None:
+        self._kept, self._sessions, self._closed = kept, sessions, False
 
     @property
     def session_id(self) -> str:
@@ -285,9 +288,12 @@ class _MemoryLog:
 
     async def close(self) -> None:
         self._closed = True
-        if self._kept.writer is self:
-            self._kept.writer = None
-        self._kept.tell()
+        kept = self._kept
+        if kept.writer is self:
+            kept.writer = None
+            if not kept.head_seq and not kept.posts:  # looking adds nothing
+                self._sessions.pop(kept.id, None)
+        kept.tell()
 
 
 class MemoryStore:
@@ -314,12 +320,12 @@ class MemoryStore:
     async def open(self, session_id: str, write: bool) -> Log:
         kept = self._sessions.get(session_id)
         if not write:
-            return _MemoryLog(self._kept(session_id), write=False)
+            return _MemoryLog(self._kept(session_id), self._sessions)
         if kept is None:
             kept = self._sessions[session_id] = _Kept(session_id, time.time())
         if kept.writer is not None:
             raise SessionBusy(session_id, "this process")
-        kept.writer = _MemoryLog(kept, write=True)
+        kept.writer = _MemoryLog(kept, self._sessions)
         return kept.writer
 
     async def list(self, filter: SessionFilter = ALL) -> Sequence[SessionInfo]:
@@ -353,11 +359,12 @@ class MemoryStore:
                 f'Session "{session_id}" has forks that begin with its events: {", ".join(forks)}. '
                 f"Delete them first, or say with_forks=True."
             )
-        if kept.writer is not None:
-            raise SessionBusy(session_id, "this process")
-        for fork in forks:
-            await self.delete(fork, with_forks=True)
-        del self._sessions[session_id]
+        gone = [each for each in self._sessions.values() if each.descends_from(kept)]
+        for each in gone:  # before the first is deleted: all of them go or none
+            if each.writer is not None:
+                raise SessionBusy(each.id, "this process")
+        for each in gone:
+            del self._sessions[each.id]
 
     async def post(self, session_id: str, what: Posted) -> str:
         kept = self._sessions.setdefault(session_id, _Kept(session_id, time.time()))

@@ -1,8 +1,26 @@
-"""Kits and checks for those who write plugins, and for treadle's own tests. Needs treadle[testing] (pytest).
+"""Kits and checks for those who write plugins, and for treadle's own tests.
 
-`faults_of` reads any log and says what is wrong with it. `summary` says what a log means, for comparing.
+`faults_of` reads any log and says what is wrong with it; `summary` says what a log means, for comparing. Kits are
+classes to subclass, so that your plugin is tested as ours are; they need treadle[testing] (pytest).
 """
+
+from typing import TYPE_CHECKING
 
 from treadle.testing.checker import faults_of, prefix_faults, summary
 
-__all__ = ["faults_of", "prefix_faults", "summary"]
+if TYPE_CHECKING:
+    from treadle.testing.stores import StoreKit
+
+__all__ = ["StoreKit", "faults_of", "prefix_faults", "summary"]
+
+
+def __getattr__(name: str) -> type:
+    """Load a kit, and pytest with it, when it is asked for: the log checker needs neither."""
+    if name != "StoreKit":
+        raise AttributeError(name)
+    import pytest
+
+    pytest.register_assert_rewrite("treadle.testing.stores")  # a failing assert in a kit shows its values
+    from treadle.testing.stores import StoreKit
+
+    return StoreKit
