@@ -124,7 +124,7 @@ def test_what_is_not_text_is_refused_by_name(part: Part) -> None:
 def test_a_tuned_model_begins_a_call_more_readily_when_a_person_asks() -> None:
     tools = (ToolSchema(name="add", description="", parameters={}),)
     user, result = said("user", Text("Hi")), said("tool", Result(call_id="c", name="add", status="ok", parts=()))
-    assert chat_body(Request(messages=(user,), tools=tools), 512, tuned=True)["logit_bias"] == [["<", 1.0]]
+    assert chat_body(Request(messages=(user,), tools=tools), 512, tuned=True)["logit_bias"] == [["<", 0.8]]
     assert "logit_bias" not in chat_body(Request(messages=(user, result), tools=tools), 512, tuned=True)
     assert "logit_bias" not in chat_body(Request(messages=(user,)), 512, tuned=True)
     assert "logit_bias" not in chat_body(Request(messages=(user,), tools=tools), 512)

@@ -6,9 +6,8 @@ from importlib.machinery import PathFinder
 from importlib.util import find_spec
 from pathlib import Path
 
-import attrs
 import pytest
-from treadle.plugin import ProviderError, Request, SettingsError, UsageError, as_message
+from treadle.plugin import Json, ProviderError, Request, SettingsError, UsageError, as_message
 from treadle_local import Local
 from treadle_local.weights import smollm2_path
 
@@ -25,8 +24,9 @@ def test_a_local_name_that_nobody_knows_is_an_error_that_names_the_known_ones() 
 
 @pytest.mark.parametrize("field", ["window_tokens", "max_tokens", "threads"])
 def test_a_setting_below_one_is_refused_by_name(field: str) -> None:
+    change: Json = {field: 0}
     with pytest.raises(SettingsError, match=field):
-        attrs.evolve(Local.Settings(), **{field: 0})
+        Local.Settings(**change)
 
 
 def test_a_model_says_its_reference_family_and_window() -> None:

@@ -10,9 +10,10 @@ from collections.abc import Iterable, Iterator
 
 from treadle.plugin import Call, Document, Image, Json, Message, Part, ProviderError, Request, Result, Text
 
-CALL_BIAS: Json = [["<", 1.0]]
-"""How much more readily SmolLM2 begins a call (`<tool_call>`) when a person asks. Measured with our template: right
-calls begin at least 0.4 below the next best word, plain answers more than 1.6, so 1.0 parts them best."""
+CALL_BIAS: Json = [["<", 0.8]]
+"""How much more readily SmolLM2 begins a call (`<tool_call>`) when a person asks, in logits. Measured with our
+template: of 22 questions for a tool the shyest begins its call 0.46 below the next best word, and of 7 remarks that
+want none the closest 1.14 below; this stands between them."""
 
 
 def chat_body(request: Request, max_tokens: int, *, tuned: bool = False) -> Json:
