@@ -31,7 +31,7 @@ from treadle import (
 )
 from treadle.driver import Driver
 from treadle.errors import ProviderError, SessionBusy, TreadleError, UsageError
-from treadle.events import InboxDrop, InboxPut, StepStart, ToolCall
+from treadle.events import InboxDrop, InboxPut, StepStart, ToolCall, ToolResult
 from treadle.grammar import fold
 from treadle.model import CallDelta, Finish, TextDelta
 from treadle.store import MemoryStore, PostCancel, PostMessage
@@ -78,8 +78,10 @@ class World:
         self.asks: list[list] = []  # [event, pieces] of requests that wait
         self.bodies: list[list] = []  # [event, answer, call id]
         self.ran: Counter[str] = Counter()
-        self.live_exclusive = self.live_bodies = 0
+        self.live: dict[str, bool] = {}  # running bodies, and whether they are exclusive
+        self.left = set  # calls whose bodies were left behind: the exclusive promise does not cover them
         self.overlap = False
+        self.closing = False
         self.step = self.stop = self.after = self.error = "pass"
 
     @asynccontextmanager
@@ -103,14 +105,14 @@ class World:
         async def body(context):
             self.ran[context.call] += 1
             exclusive = name == "exclusive"
-            self.overlap |= bool(self.live_exclusive) or (exclusive and self.live_bodies > 0)
-            self.live_bodies += 1
-            self.live_exclusive += exclusive
-            mine = [anyio.Event(), "x", context.call]
+            beside = {other: alone for other, alone in self.live.items() if other not in self.left()}
+            self.overlap |= bool(beside) and (exclusive or any(beside.values()))
+            self.live[context.call] = exclusive
+            mine = [anyio.Event(), name, context.call]
             try:
                 if name in ("held", "stubborn", "exclusive"):
                     self.bodies.append(mine)
-                    with anyio.CancelScope(shield=name == "stubborn"):
+                    with anyio.CancelScope(shield=name == "stubborn" and not self.closing):
                         await mine[0].wait()
                 if name == "raises":
                     raise RuntimeError("as asked")
@@ -118,8 +120,7 @@ class World:
             finally:
                 if mine in self.bodies:
                     self.bodies.remove(mine)
-                self.live_bodies -= 1
-                self.live_exclusive -= exclusive
+                del self.live[context.call]
 
         from treadle import CallContext
 
@@ -183,7 +184,7 @@ class Machine(RuleBasedStateMachine):
         self.manager = start_blocking_portal(self.backend)
         self.portal = self.manager.__enter__()
         self.store, self.count, self.sent, self.receipts = CrashStore(), 0, set(), []
-        self.old: list = []
+        self.grown = False
         self.begin()
 
     def begin(self):
@@ -194,10 +195,14 @@ class Machine(RuleBasedStateMachine):
         self.opened = self.portal.wrap_async_context_manager(self.stack.open(self.agent, "s"))
         self.driver: Driver = self.opened.__enter__()
         self.receipts = []
+        self.world.left = lambda: {
+            e.data.call_id for e in self.store.events if isinstance(e.data, ToolResult) and e.data.status == "detached"
+        }
 
     def do(self, name, function, *args):
         """Run one action on the loop and let everything settle."""
         FIRED[name] += 1
+        self.grown = True
 
         async def act():
             try:
@@ -218,8 +223,16 @@ class Machine(RuleBasedStateMachine):
 
     # --- rules ------------------------------------------------------------------------------------------
 
+    @rule()
+    @precondition(lambda self: not self.driver.running)
+    def wake(self):
+        self.put("follow_up")
+
     @rule(lane=st.sampled_from(["follow_up", "steer", "inject"]))
     def send(self, lane):
+        self.put(lane)
+
+    def put(self, lane):
         self.count += 1
         message = Message(id=f"m{self.count}-{id(self.store)}", role="user", parts=(Text(f"message {self.count}"),))
         receipt = self.do(lane, getattr(self.driver, lane), message)
@@ -243,6 +256,9 @@ class Machine(RuleBasedStateMachine):
     @rule(names=st.lists(st.sampled_from(TOOLS), min_size=1, max_size=4))
     @precondition(lambda self: self.world.asks)
     def reply_calls(self, names):
+        self.calls(names)
+
+    def calls(self, names):
         deltas = tuple(CallDelta(key=at, name=name, arguments="{}") for at, name in enumerate(names))
         self.release("reply calls", self.world.asks[0], (*deltas, Finish(finish="calls")))
 
@@ -250,6 +266,16 @@ class Machine(RuleBasedStateMachine):
     @precondition(lambda self: self.world.bodies)
     def settle_body(self, at):
         self.release("settle body", self.world.bodies[at % len(self.world.bodies)], "x")
+
+    @rule(names=st.lists(st.sampled_from(TOOLS), min_size=1, max_size=4))
+    @precondition(lambda self: self.world.asks)
+    def reply_more_calls(self, names):
+        self.calls(names)
+
+    @rule()
+    @precondition(lambda self: self.world.asks)
+    def reply_text(self):
+        self.release("reply text", self.world.asks[0], (TextDelta("the end"), Finish(finish="end")))
 
     def release(self, name, waiting, answer):
         async def go():
@@ -270,6 +296,7 @@ class Machine(RuleBasedStateMachine):
         self.world.items = lambda: self.driver.view.items
 
     @rule(reach=st.sampled_from(["turn", "turn", "all", "model"]))
+    @precondition(lambda self: self.driver.running or self.driver.pending)
     def cancel(self, reach):
         async def cancel():
             self.driver.cancel(reach)
@@ -290,7 +317,12 @@ class Machine(RuleBasedStateMachine):
         ids = sorted(self.sent)
         self.do("withdraw", self.driver.withdraw, ids[at % len(ids)] if ids else "nobody")
 
+    def may_nudge(self):
+        state = self.driver._session.state
+        return self.driver.running or state.pending or state.resumable or (state.owed and not state.last_deferred)
+
     @rule()
+    @precondition(may_nudge)
     def nudge(self):
         async def nudge():
             if self.driver.running:
@@ -325,10 +357,12 @@ class Machine(RuleBasedStateMachine):
         self.do("post", self.store.post, "s", PostMessage(message=message, wake=wake))
 
     @rule()
+    @precondition(lambda self: self.driver.running)
     def post_cancel(self):
         self.do("post cancel", self.store.post, "s", PostCancel())
 
     @rule()
+    @precondition(lambda self: self.grown)
     def second_writer(self):
         async def open_again():
             if self.driver.seq:
@@ -338,11 +372,12 @@ class Machine(RuleBasedStateMachine):
         self.do("second writer", open_again)
 
     @rule()
+    @precondition(lambda self: self.grown)
     def reopen(self):
         FIRED["reopen"] += 1
         before = len(self.store.events)
         running = self.driver.running
-        self.opened.__exit__(None, None, None)
+        self.close()
         closed = list(self.store.events)
         if not running:
             assert len(closed) == before
@@ -350,6 +385,7 @@ class Machine(RuleBasedStateMachine):
         assert self.store.events == closed
 
     @rule(keep=st.integers(0, 30))
+    @precondition(lambda self: self.grown)
     def crash(self, keep):
         """The process dies: a prefix survives, at least the synced one."""
         FIRED["crash"] += 1
@@ -377,8 +413,19 @@ class Machine(RuleBasedStateMachine):
         from treadle.errors import StoreFault
 
         self.driver._session.fault = StoreFault("s", "killed")
-        for body in self.world.bodies:
-            self.portal.call(body[0].set)
+        self.close()
+
+    def close(self):
+        """Close the driver; a body that shields itself from cancels is let go, as only a close may wait for it."""
+        self.grown = False
+
+        async def let_go():
+            self.world.closing = True
+            for body in self.world.bodies:
+                if body[1] == "stubborn":
+                    body[0].set()
+
+        self.portal.call(let_go)
         self.opened.__exit__(None, None, None)
 
     @rule(at=st.integers(0, 60))
@@ -447,9 +494,9 @@ class Machine(RuleBasedStateMachine):
 
     def teardown(self):
         try:
-            self.opened.__exit__(None, None, None)
+            self.close()
             if self.store.events:
-                assert faults_of(self.store.events) == []
+                assert faults_of(self.store.events) == [], faults_of(self.store.events)
                 assert prefix_faults(self.store.events) == []
         finally:
             self.manager.__exit__(None, None, None)
@@ -465,8 +512,8 @@ async def calm(backend):
         import asyncio
 
         loop = asyncio.get_running_loop()
-        while loop._ready:
-            await asyncio.sleep(0)  # noqa: ASYNC110 - one turn of the loop is the point
+        while loop._ready:  # noqa: ASYNC110 - one turn of the loop is the point
+            await asyncio.sleep(0)
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """The store in memory passes the kit that every store passes."""
 
 import pytest
+
 from treadle.store import MemoryStore
 from treadle.testing import StoreKit
 

@@ -7,6 +7,7 @@ from importlib.util import find_spec
 import anyio
 import attrs
 import pytest
+
 from treadle.plugin import CallDelta, Finish, Json, Model, Request, TextDelta
 from treadle_local import Local
 

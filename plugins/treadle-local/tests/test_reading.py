@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+
 from treadle.plugin import CallDelta, Finish, Json, Piece, ProviderError, ReasoningDelta, TextDelta, Usage
 from treadle_local.reading import Reading
 

@@ -9,6 +9,7 @@ from typing import Protocol
 
 import anyio
 import pytest
+
 from treadle.plugin import (
     Call,
     Finish,

@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+
 from treadle.plugin import Json, ProviderError, Request, SettingsError, UsageError, as_message
 from treadle_local import Local
 from treadle_local.weights import smollm2_path

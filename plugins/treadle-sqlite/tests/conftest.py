@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from textwrap import dedent, indent
 
 import pytest
+
 from treadle_sqlite import Sqlite
 
 

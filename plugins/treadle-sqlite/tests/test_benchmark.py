@@ -7,6 +7,7 @@ import statistics
 import time
 
 import pytest
+
 from treadle.codec import dump_data
 from treadle.plugin import Call, Event, Message, Text, Usage, new_id
 from treadle.store import MemoryStore

@@ -7,6 +7,7 @@ from contextlib import closing, contextmanager
 
 import anyio
 import pytest
+
 from treadle.plugin import (
     Message,
     NoSuchSession,

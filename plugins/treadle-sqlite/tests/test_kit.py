@@ -3,6 +3,7 @@
 from contextlib import asynccontextmanager
 
 import pytest
+
 from treadle.testing import StoreKit
 from treadle_sqlite import Sqlite
 

@@ -13,6 +13,7 @@ import anyio.lowlevel
 import anyio.to_thread
 import attrs
 import pytest
+
 from treadle.plugin import LeaseLost, SessionBusy
 from treadle.testing.stores import numbered, written
 from treadle_sqlite import Sqlite

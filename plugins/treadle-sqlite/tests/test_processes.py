@@ -5,6 +5,7 @@ import signal
 
 import anyio
 import pytest
+
 from treadle.plugin import PostCancel, SessionBusy
 from treadle.testing.stores import listening, noted, numbered, stored, tailing, taken, values, written
 

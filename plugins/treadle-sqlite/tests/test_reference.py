@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from treadle.plugin import SettingsError, UsageError
 from treadle_sqlite import Sqlite
 from treadle_sqlite.settings import file_of

@@ -3,6 +3,7 @@
 import math
 
 import pytest
+
 from treadle.plugin import UnreadableLog, UsageError
 from treadle.testing.stores import noted
 from treadle_sqlite.rows import event_from_row, event_to_row, post_from_row

@@ -5,6 +5,7 @@ import sqlite3
 import anyio
 import anyio.lowlevel
 import pytest
+
 from treadle.plugin import PostCancel, StoreFault, UsageError
 from treadle.testing.stores import listening, noted, numbered, stored, taken, values, written
 

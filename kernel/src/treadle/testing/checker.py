@@ -75,7 +75,9 @@ def _before(state: State, event: Event) -> list[str]:
             if truncated:
                 out.append(f"call {data.call_id} of a truncated reply ran")
     if isinstance(data, ToolCall) and state.last_reply is not None and state.last_reply.interrupted:
-        out.append("a call was taken up after an interrupted reply")
+        asked = state.calls.get(data.call_id)
+        if asked is not None and not asked.placeholder:
+            out.append("a call of an interrupted reply was taken up")
     return out
 
 

@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 
 import anyio
 import attrs
+
 from treadle.plugin import Model, SettingsError, hookimpl
 
 from .engine import Engine, Load

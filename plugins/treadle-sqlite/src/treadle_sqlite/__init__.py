@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 import anyio
+
 from treadle.plugin import OpenStack, Store, hookimpl
 
 from .settings import SqliteSettings, file_of

@@ -20,6 +20,7 @@ from typing import TypeAlias, TypeVar
 import anyio
 import anyio.to_thread
 import attrs
+
 from treadle.plugin import StoreFault, TreadleError, UnreadableLog, UsageError
 
 from .schema import OLDEST_SQLITE, migrate, state_of

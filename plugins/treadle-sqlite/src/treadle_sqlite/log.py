@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from functools import partial
 
 import anyio
+
 from treadle.plugin import Conflict, Event, LeaseLost, NoSuchSession, Post, UsageError
 
 from .database import Database

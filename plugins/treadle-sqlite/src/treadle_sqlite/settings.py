@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 import attrs
+
 from treadle.plugin import Json, SettingsError, UsageError
 
 FORMS = "Write sqlite:///relative.db or sqlite:////absolute/path.db"

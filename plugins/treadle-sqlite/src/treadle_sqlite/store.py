@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 import anyio
+
 from treadle.plugin import (
     Capabilities,
     Json,
