@@ -15,23 +15,11 @@ from typing import Any, NoReturn, TypeVar
 
 import click
 
-from treadle.plugin import (
-    CompositionError,
-    MissingExtra,
-    NoSuchSession,
-    SettingsError,
-    TreadleError,
-    UnknownReference,
-    UsageError,
-)
-
 OK, FAILED, USAGE, WAITING, BUDGET, INTERRUPTED = 0, 1, 2, 3, 4, 130
 """Exit codes. The first three are those of most commands, the last that of a shell after Ctrl-C (128 + SIGINT)."""
 
 GROUP = "treadle.commands"
 DEFAULT = "run"
-
-_CALLERS_FAULT = (UsageError, SettingsError, CompositionError, UnknownReference, NoSuchSession, MissingExtra)
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -96,7 +84,9 @@ class Commands(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except (TreadleError, BaseExceptionGroup) as error:
+        except (click.exceptions.Exit, click.ClickException, click.Abort):
+            raise
+        except (Exception, BaseExceptionGroup) as error:
             raise _said(ctx, error) from None
 
 
@@ -123,15 +113,25 @@ def _loaded(point: EntryPoint) -> click.Command:
 
 def _said(ctx: click.Context, error: BaseException) -> BaseException:
     """The error as click shows it, or as it is if it is a bug and not ours to soften."""
+    from treadle import plugin as kernel  # not above, so that help and completion load no kernel
+
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
-    if not isinstance(error, TreadleError):
+    if not isinstance(error, kernel.TreadleError):
         return error
     if ctx.find_root().meta.get("treadle.traceback"):
         import traceback
 
         traceback.print_exception(error)
-    return Failure(f"{error}", USAGE if isinstance(error, _CALLERS_FAULT) else FAILED)
+    callers = (
+        kernel.UsageError,
+        kernel.SettingsError,
+        kernel.CompositionError,
+        kernel.UnknownReference,
+        kernel.NoSuchSession,
+        kernel.MissingExtra,
+    )
+    return Failure(f"{error}", USAGE if isinstance(error, callers) else FAILED)
 
 
 def run_and_exit(arguments: Sequence[str] | None) -> NoReturn:

@@ -8,6 +8,7 @@ import platform
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
 
@@ -21,6 +22,9 @@ from .screen import Screen
 
 PROBE_SECONDS = 60
 """How long a plugin may take to load before it counts as broken."""
+
+SIDE_BY_SIDE = 4
+"""How many plugins load at once."""
 
 OWN_VARIABLES = frozenset({"TREADLE_PLUGINS", "TREADLE_MODEL", "TREADLE_HOME", "TREADLE_SHARED"})
 
@@ -56,18 +60,19 @@ def look(*, config: Path | None, stack: str | None) -> Report:
         table = read_config(path) if path is not None else {}
     except TreadleError as error:
         faults.append(f"{error}")
-    rows = [_examined(each, table.get("plugins", {}).get(each.name, {})) for each in declared()]
+    with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:  # each waits for a process of its own
+        whole = pool.submit(_probe, "stack", {"stack": stack, "config": str(path) if path is not None else None})
+        rows = list(pool.map(lambda each: _examined(each, table.get("plugins", {}).get(each.name, {})), declared()))
     faults += [f'plugin "{row["name"]}" ({row["origin"]}): {fault}' for row in rows for fault in row["faults"]]
     faults += _unknown(table)
-    whole = _probe("stack", {"stack": stack, "config": str(path) if path is not None else None})
     # What is broken by itself was said above, with its own name; this says only what goes wrong together.
     if not faults:
-        faults += whole["faults"]
+        faults += whole.result()["faults"]
     return Report(
         versions={"treadle": version("treadle"), "python": platform.python_version()},
         config=str(path or ""),
         plugins=tuple(rows),
-        order={hook: tuple(names) for hook, names in whole.get("order", {}).items() if len(names) > 1},
+        order={hook: tuple(names) for hook, names in whole.result().get("order", {}).items() if len(names) > 1},
         faults=tuple(faults),
         notes=tuple(_unused_variables()),
     )
