@@ -15,6 +15,7 @@ from .screen import Screen, signature
 Decision: TypeAlias = Union[Allow, Deny, Answer]
 
 ALL = "all"
+_CHOICES = "? [y]es, [n]o, [e]dit, [s]kip: "
 NOBODY = "The user did not allow it."
 
 
@@ -46,9 +47,9 @@ async def by_asking(waiting: Sequence[Call], lines: Lines, screen: Screen) -> di
 
 
 async def _ask(call: Call, lines: Lines, screen: Screen) -> Decision | None:
-    what = signature(call.name, call.arguments, screen.width - 30, screen.ink)
+    what = signature(call.name, call.arguments, screen.width - len(_CHOICES) - 6, screen.ink)
     while True:
-        screen.ask(f"{screen.ink.asks('allow')} {what}? [y]es, [n]o, [e]dit, [s]kip: ")
+        screen.ask(f"{screen.ink.asks('allow')} {what}{_CHOICES}")
         answer = await lines.take()
         if answer is None:
             screen.tell("")

@@ -158,6 +158,8 @@ class Talk:
         """Ctrl-C, or a polite kill: end the turn; at the prompt, or when it comes again, leave."""
         self._presses += 1
         running = self.driver.cancel("all", cause="Ctrl-C")
+        if running and self._presses == 1:
+            self.screen.say_cancelling()
         if self._presses > 1 or not running:
             self.interrupted = self.leaving = True
             if not running:

@@ -17,6 +17,7 @@ import attrs
 
 from treadle.plugin import Json
 
+from .ink import Ink, wants_colour
 from .screen import Screen
 from .sessions import print_table
 
@@ -205,16 +206,15 @@ def print_inventory(screen: Screen, *, details: bool) -> None:
         rest = {kind: [attrs.asdict(each) for each in rows] for kind, rows in others.items()}
         screen.document({"plugins": plugins, **rest})
         return
-    rows = [_row(each, seen, details) for each, seen in found]
-    columns = ("plugin", "version", "distribution", "offers", "joins", *(("hooks", "about", "file") if details else ()))
-    if rows:
-        print_table(columns, rows, screen)
-    else:
+    if not found:
         screen.tell("No plugins are installed. For example: pip install treadle-starter")
-    for kind, points in others.items():
-        if points and details:
-            screen.out.write("\n")
-            print_table((kind, "version", "distribution", "value"), [_other(each) for each in points], screen)
+    elif details:
+        ink = Ink(wants_colour(screen.out))
+        for kind, points in others.items():
+            found += [(each, Outline(about=f"one of the {kind}")) for each in points]
+        screen.out.write("\n\n".join(_block(each, seen, ink) for each, seen in found) + "\n")
+    else:
+        print_table(("plugin", "version", "distribution", "offers", "joins"), [_row(*each) for each in found], screen)
     for group in (PLUGINS, STACKS, COMMANDS):
         for conflict in conflicts(group):
             screen.tell(screen.ink.bad(conflict))
@@ -224,11 +224,24 @@ def _plain(seen: Outline) -> Mapping[str, Json]:
     return {key: list(value) if isinstance(value, tuple) else value for key, value in attrs.asdict(seen).items()}
 
 
-def _row(each: Declared, seen: Outline, details: bool) -> tuple[str, ...]:
-    joins = "when named" if seen.ambient else "by itself" if seen.hooks is not None else "?"
-    row = (each.name, each.version, each.distribution, seen.seams, joins)
-    return (*row, ", ".join(seen.hooks or ()), seen.about, seen.file) if details else row
+def _row(each: Declared, seen: Outline) -> tuple[str, ...]:
+    return each.name, each.version, each.distribution, seen.seams, _joins(seen)
 
 
-def _other(each: Declared) -> tuple[str, ...]:
-    return each.name, each.version, each.distribution, each.value
+def _joins(seen: Outline) -> str:
+    return "when named" if seen.ambient else "by itself" if seen.hooks is not None else "?"
+
+
+def _block(each: Declared, seen: Outline, ink: Ink) -> str:
+    """Everything of one entry point, a line for each thing that is known."""
+    lines = {
+        "": seen.about,
+        "offers": seen.seams if seen.hooks is not None else "",
+        "joins": _joins(seen) if seen.hooks is not None else "",
+        "hooks": ", ".join(seen.hooks or ()),
+        "needs": ", ".join(seen.requires),
+        "names": each.value,
+        "file": seen.file,
+    }
+    known = [f"  {key + ': ' if key else ''}{text}" for key, text in lines.items() if text]
+    return "\n".join([f"{ink.name(each.name)} {each.version}  ({each.distribution})", *known])

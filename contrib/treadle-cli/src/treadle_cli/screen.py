@@ -84,6 +84,10 @@ class Screen:
         if not self.quiet:
             self.tell(text)
 
+    def say_cancelling(self) -> None:
+        """Say that a cancel is under way, below the ^C that the terminal wrote."""
+        self.progress(("\n" if self.live else "") + self.ink.dim("Cancelling; what runs has a few seconds to end."))
+
     def ask(self, question: str) -> None:
         """Write a question to stderr and stay behind it."""
         self.end_line()
@@ -147,7 +151,8 @@ class Screen:
             self.err.flush()
             self._thought = True
         elif delta.kind == "progress":
-            self.progress(self.ink.dim(f"  … {one_line(delta.text, self.width - 6)}"))
+            who = f"{self._label(delta.call)} " if len(self._calls) > 1 else ""
+            self.progress(self.ink.dim(f"  {who}… {one_line(delta.text, self.width - 6 - len(who))}"))
 
     def _show_request(self, request: ModelRequest, step: int) -> None:
         self._streamed = ""
@@ -175,14 +180,19 @@ class Screen:
         self._streamed = ""
 
     def _show_call(self, data: ToolCall) -> None:
-        call = self._calls.get(data.call_id)
-        name = call.name if call is not None else data.call_id
-        self.progress(f"  {signature(name, data.arguments, self.width - 2, self.ink)}")
+        self.progress(f"  {signature(self._label(data.call_id), data.arguments, self.width - 2, self.ink)}")
 
     def _show_result(self, data: ToolResult) -> None:
-        call = self._calls.get(data.call_id)
-        name = f"{call.name} " if call is not None and len(self._calls) > 1 else ""
-        self.progress(f"  {name}-> {outcome(data, self.width - 6 - len(name), self.ink)}")
+        who = f"{self._label(data.call_id)} " if len(self._calls) > 1 else ""
+        self.progress(f"  {who}-> {outcome(data, self.width - 6 - len(who), self.ink)}")
+
+    def _label(self, call_id: str) -> str:
+        """What tells a call from its siblings: its name, with a number where the step calls a tool several times."""
+        call = self._calls.get(call_id)
+        if call is None:
+            return "call"
+        same = [each for each, sibling in self._calls.items() if sibling.name == call.name]
+        return f"{call.name}#{same.index(call_id) + 1}" if len(same) > 1 else call.name
 
     def _show_end(self, end: TurnEnd) -> None:
         if end.reason == "completed":

@@ -71,7 +71,9 @@ def cancel(driver: Driver, interrupts: Interrupts, screen: Screen) -> None:
     """What Ctrl-C asks for: the end of the turn, or of an idle session. Later ones only hear that it is under way."""
     if interrupts.times > 1:
         screen.tell(screen.ink.dim("Closing the log; one moment."))
-    elif not driver.cancel("all", cause="Ctrl-C"):
+    elif driver.cancel("all", cause="Ctrl-C"):
+        screen.say_cancelling()
+    else:
         interrupts.scope.cancel()
 
 
