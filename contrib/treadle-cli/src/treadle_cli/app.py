@@ -15,8 +15,8 @@ from typing import Any, NoReturn, TypeVar
 
 import click
 
-OK, FAILED, USAGE, WAITING, BUDGET, INTERRUPTED = 0, 1, 2, 3, 4, 130
-"""Exit codes. The first three are those of most commands, the last that of a shell after Ctrl-C (128 + SIGINT)."""
+OK, FAILED, USAGE, WAITING, BUDGET = 0, 1, 2, 3, 4
+"""Exit codes. After a signal it is 128 and the signal's number, as in a shell: 130 after Ctrl-C."""
 
 GROUP = "treadle.commands"
 DEFAULT = "run"

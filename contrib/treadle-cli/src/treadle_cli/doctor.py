@@ -26,7 +26,7 @@ PROBE_SECONDS = 60
 SIDE_BY_SIDE = 4
 """How many plugins load at once."""
 
-OWN_VARIABLES = frozenset({"TREADLE_PLUGINS", "TREADLE_MODEL", "TREADLE_HOME", "TREADLE_SHARED"})
+OWN_VARIABLES = frozenset({"TREADLE_PLUGINS", "TREADLE_MODEL", "TREADLE_HOME"})
 
 
 @attrs.frozen(kw_only=True)
