@@ -51,6 +51,14 @@ class SqliteLog:
         return self._session_id
 
     @property
+    def forked_from(self) -> tuple[str, int] | None:
+        if len(self._line) < 2:
+            return None
+        key, shared = self._line[-2]
+        ((parent, *_),) = self._database.read("select id from sessions where key = ?", (key,))
+        return str(parent), shared
+
+    @property
     def lease(self) -> tuple[int, int] | None:
         """The session's key and the token, while this log may write."""
         return None if self._closed or self._token is None else (self._key, self._token)

@@ -1,0 +1,5 @@
+"""`python -m treadle_cli` is `treadle`."""
+
+from . import main
+
+main()
