@@ -10,6 +10,7 @@ import json
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextvars import ContextVar
+from types import MappingProxyType
 from typing import Any, Literal, Protocol, TypeAlias, Union
 
 import anyio
@@ -54,8 +55,8 @@ Reach = Literal["model", "call", "turn", "all"]
 Status = Literal["idle", "running", "closed"]
 Item: TypeAlias = Union[Event, Delta]
 
-_inside: ContextVar[frozenset[int]] = ContextVar("treadle_sessions", default=frozenset())
-"""Ids of the drivers whose turn this task belongs to: small numbers only, so that nothing large is kept alive."""
+_inside: ContextVar[Mapping[int, int]] = ContextVar("treadle_turns", default=MappingProxyType({}))
+"""Driver and turn that this task works for: small numbers only, so that nothing large is kept alive by a copy."""
 
 
 # --- what callers get --------------------------------------------------------------------------------------
@@ -405,7 +406,7 @@ class Driver:
 
     async def _put(self, content: Content, lane: Lane, wake: bool) -> Receipt:
         self.check_open()
-        origin = "application" if id(self) not in _inside.get() else "turn:inside"
+        origin = "turn:inside" if id(self) in _inside.get() else "application"
         message = as_message(content, origin=origin)
         if message.id in self._session.state.ids:
             raise UsageError(f"Message id {message.id} was used before in this session. Give each message a new id.")
@@ -658,11 +659,12 @@ class Driver:
 
     async def _activity(self) -> None:
         """Drive turn after turn until nothing wakes the next. The one task that runs turns."""
-        _inside.set(_inside.get() | {id(self)})
+        outer = _inside.get()
         try:
             while True:
                 turn = self._turn
                 assert turn is not None
+                _inside.set({**outer, id(self): self._session.state.turn})
                 await run_turn(turn)
                 if not await self._next():
                     return
@@ -845,6 +847,8 @@ class Driver:
                 await self._take_post(post)
             except UsageError as error:
                 self.host.report("post", "app", error)
+            except TreadleError:
+                return  # closing, or the store failed: the post waits for the next writer
             await self._session.log.forget([post.id])
 
     async def _take_post(self, post: Post) -> None:
@@ -885,8 +889,8 @@ class Driver:
     # --- guards --------------------------------------------------------------------------------------------
 
     def not_inside(self, method: str) -> None:
-        """Raise `Reentrant` if the caller stands in this session's own turn."""
-        if id(self) in _inside.get():
+        """Raise `Reentrant` if the caller stands in this session's own turn, which would wait for it."""
+        if self._busy and _inside.get().get(id(self)) == self._session.state.turn:
             raise Reentrant(self.session_id, method)
 
     def check_fault(self) -> None:
