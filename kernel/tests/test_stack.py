@@ -45,7 +45,7 @@ async def test_two_claimants_of_one_reference_are_an_error_unless_one_is_ordered
         def open_model(self, ref):
             return super().open_model(ref)
 
-    with pytest.raises(UnknownReference, match="Several plugins open the model .*: a, b"):
+    with pytest.raises(UnknownReference, match=r"Several plugins open the model .*: a, b"):
         await Stack([Opens(name="a"), Opens(name="b")]).run(Agent(model="x:y"), "hi")
     result = await Stack([Opens(name="a"), First(name="b")]).run(Agent(model="x:y"), "hi")
     assert result.text == "from b"
@@ -294,7 +294,7 @@ def test_a_stack_is_a_blocking_context_manager_too():
 
 async def test_run_sync_on_a_stack_that_is_open_in_a_loop_names_the_async_call():
     async with Stack() as stack:
-        with pytest.raises(UsageError, match="await stack.run"):
+        with pytest.raises(UsageError, match=r"await stack\.run"):
             stack.run_sync(Agent(model=ScriptModel()), "hi")
 
 

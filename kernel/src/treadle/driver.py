@@ -110,9 +110,13 @@ class WasDropped:
 
 @attrs.frozen
 class IsParked:
-    """The session idles and the message still waits; a wake, nudge or withdraw moves it."""
+    """The session idles and the message still waits; a wake, nudge or withdraw moves it.
+
+    `ending` is how the last turn ended, `detail` what of.
+    """
 
     ending: str
+    detail: str = ""
 
 
 Fate: TypeAlias = Union[Entered, WasDropped, IsParked]
@@ -145,7 +149,7 @@ class Receipt:
             return fate.result
         if isinstance(fate, WasDropped):
             raise Dropped(self.id, fate.why, fate.detail)
-        raise Parked(self._driver.session_id, self.id, fate.ending)
+        raise Parked(self._driver.session_id, self.id, fate.ending, fate.detail)
 
     async def withdraw(self) -> bool:
         """Take the message back; False if it no longer pends."""
@@ -713,8 +717,9 @@ class Driver:
         if self._session.fault is not None or not self._receipts:
             return
         end = self._session.state.last_end
+        fate = IsParked(end.reason, end.detail) if end else IsParked("before any turn")
         for receipt in self._receipts.values():
-            receipt.settle(IsParked(end.reason if end else "before any turn"))
+            receipt.settle(fate)
         self._receipts = {}
 
     def _new_turn(self, number: int) -> Turn:

@@ -126,13 +126,14 @@ class Closed(TreadleError):
 class Parked(TreadleError):
     """The message is kept, but the session stands still until it is woken."""
 
-    def __init__(self, session: str, message_id: str, ending: str) -> None:
-        self.session, self.message_id, self.ending = session, message_id, ending
-        super().__init__(session, message_id, ending)
+    def __init__(self, session: str, message_id: str, ending: str, detail: str = "") -> None:
+        self.session, self.message_id, self.ending, self.detail = session, message_id, ending, detail
+        super().__init__(session, message_id, ending, detail)
 
     def __str__(self) -> str:
+        detail = f" ({self.detail})" if self.detail else ""
         return (
-            f'Message {self.message_id} of session "{self.session}" waits: the last turn ended {self.ending}. '
+            f'Message {self.message_id} of session "{self.session}" waits: the last turn ended {self.ending}{detail}. '
             f"nudge() or any new message goes on; withdraw() takes it back."
         )
 

@@ -10,6 +10,7 @@ import difflib
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from types import ModuleType
 from typing import Any, TypeVar
 
 import attrs
@@ -41,6 +42,8 @@ class Row:
 
 
 Rows = tuple[Row, ...]
+_MARK = "treadle_impl"  # where pluggy's marker leaves its options
+_WAITS = "__treadle_waits__"  # a function made in place of an object that may turn out to be async
 
 
 class Host:
@@ -375,6 +378,35 @@ def _hint(what: str, ref: str) -> str:
 # --- composing ---------------------------------------------------------------------------------------------
 
 
+def _registrable(name: str, plugin: object) -> object:
+    """The plugin, or a module of functions in its place if it marks partials or callable objects.
+
+    pluggy looks at routines alone and would pass such an implementation over in silence.
+    """
+    odd = {
+        attribute: marked
+        for attribute in dir(plugin)
+        if not attribute.startswith("__")
+        and callable(marked := inspect.getattr_static(plugin, attribute, None))
+        and not inspect.isroutine(marked)
+        and hasattr(marked, _MARK)
+    }
+    if not odd:
+        return plugin
+    stand_in = ModuleType(name)
+    for attribute in dir(plugin):
+        value = odd[attribute] if attribute in odd else getattr(plugin, attribute)
+        if attribute in odd:
+            made = _binding(value, takes := _takes(value), takes, always=True)
+            made.__name__ = attribute
+            setattr(made, _MARK, getattr(value, _MARK))
+            setattr(made, _WAITS, True)
+            setattr(stand_in, attribute, made)
+        elif hasattr(value, _MARK):
+            setattr(stand_in, attribute, value)
+    return stand_in
+
+
 def _manage(plugins: Sequence[tuple[str, object]], specs: Sequence[type]) -> tuple[pluggy.PluginManager, list[str]]:
     manager = pluggy.PluginManager("treadle")
     manager.add_hookspecs(Specs)
@@ -391,7 +423,7 @@ def _manage(plugins: Sequence[tuple[str, object]], specs: Sequence[type]) -> tup
             seen.add(name)
             faults.extend(_odd_implementations(name, plugin, manager))
             try:
-                manager.register(plugin, name)
+                manager.register(_registrable(name, plugin), name)
             except Exception as error:
                 faults.append(f"{_where(name, plugin)}: {error}")
     try:
@@ -435,19 +467,27 @@ def _plan(manager: pluggy.PluginManager, hook: str, join: Join, faults: list[str
     if faults:
         return ()
     for impl in reversed(getattr(manager.hook, hook).get_hookimpls()):
-        function = impl.function
-        is_async = not join.sync and (inspect.iscoroutinefunction(function) or not inspect.isfunction(_plain(function)))
-        rows.append(Row(impl.plugin_name, _binding(function, impl.argnames, wanted), is_async, impl.tryfirst))
+        function, takes = impl.function, _takes(impl.function)
+        odd = [name for name in takes if name not in wanted]
+        if odd:
+            faults.append(f'plugin "{impl.plugin_name}", {hook}: the hook has no argument {odd[0]}')
+            continue
+        is_async = not join.sync and (inspect.iscoroutinefunction(function) or hasattr(function, _WAITS))
+        rows.append(Row(impl.plugin_name, _binding(function, takes, wanted), is_async, impl.tryfirst))
     return tuple(reversed(rows)) if join.reverse else tuple(rows)
 
 
-def _plain(function: Callable[..., object]) -> object:
-    return getattr(function, "__func__", function)
+def _takes(function: Callable[..., object]) -> tuple[str, ...]:
+    """The arguments that an implementation takes by name; of partials and callables too, where pluggy sees none."""
+    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.POSITIONAL_ONLY)
+    return tuple(p.name for p in inspect.signature(function).parameters.values() if p.kind in kinds)
 
 
-def _binding(function: Callable[..., Any], takes: Sequence[str], wanted: Sequence[str]) -> Callable[..., Any]:
+def _binding(
+    function: Callable[..., Any], takes: Sequence[str], wanted: Sequence[str], *, always: bool = False
+) -> Callable[..., Any]:
     """`function` as a callable of all the spec's arguments in order, passing on those it takes by name."""
-    if tuple(takes) == tuple(wanted):
+    if tuple(takes) == tuple(wanted) and not always:
         return function
     # A generated lambda costs a third of a closure over **kwargs; the names are parsed identifiers.
     passed = ", ".join(f"{name}={name}" for name in takes)

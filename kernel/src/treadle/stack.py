@@ -347,25 +347,24 @@ class Stream:
         self.driver, self._watch, self._receipt = driver, watch, receipt
         self._over = False
 
-    async def events(self) -> AsyncIterator[Event | Delta]:
+    def events(self) -> _Items:
         """Events and deltas to the end of the turn that the message entered."""
-        while not self._over:
-            try:
-                item = await anext(self._watch)
-            except StopAsyncIteration:
-                return
-            turn = self._receipt.turn
-            if (
-                isinstance(item, Event) and isinstance(item.data, TurnEnd) and turn is not None and item.turn == turn
-            ) or (turn is None and not self.driver.running):
-                self._over = True
-            yield item
+        return _Items(self)
 
-    async def text(self) -> AsyncIterator[str]:
+    def text(self) -> _Words:
         """The replies' words as they come."""
-        async for item in self.events():
-            if isinstance(item, Delta) and item.kind == "text":
-                yield item.text
+        return _Words(self)
+
+    async def next_item(self) -> Event | Delta:
+        """The next event or delta; `StopAsyncIteration` behind the end of the turn, or if the message entered none."""
+        if self._over:
+            raise StopAsyncIteration
+        item = await anext(self._watch)
+        if isinstance(item, Event) and isinstance(item.data, TurnEnd):
+            if self._receipt.turn is None:
+                await self._receipt.fate()
+            self._over = self._receipt.turn is None or self._receipt.turn == item.turn
+        return item
 
     async def result(self) -> Result:
         """Wait for the turn's result."""
@@ -378,6 +377,41 @@ class Stream:
     def cancel(self, cause: str = "cancelled") -> bool:
         """Cancel the turn."""
         return self.driver.cancel(cause=cause)
+
+
+class _Items:
+    """Iterates over a stream's items. A class, not a generator: it may be dropped or closed anywhere, by anyone."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+
+    def __aiter__(self) -> _Items:
+        return self
+
+    async def __anext__(self) -> Event | Delta:
+        return await self._stream.next_item()
+
+    async def aclose(self) -> None:
+        """Nothing to do; leaving the stream ends the turn."""
+
+
+class _Words:
+    """Iterates over the words of a stream's replies, as `_Items`."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+
+    def __aiter__(self) -> _Words:
+        return self
+
+    async def __anext__(self) -> str:
+        while True:
+            item = await self._stream.next_item()
+            if isinstance(item, Delta) and item.kind == "text":
+                return item.text
+
+    async def aclose(self) -> None:
+        """Nothing to do; leaving the stream ends the turn."""
 
 
 class Sessions:
