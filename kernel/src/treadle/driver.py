@@ -33,6 +33,7 @@ from .events import (
     Lane,
     PluginData,
     SessionMeta,
+    SessionOpen,
     StepStart,
     ToolResult,
     TurnEnd,
@@ -287,6 +288,14 @@ class Home(Protocol):
     def manifest(self) -> tuple[tuple[str, str], ...]: ...
     def open_model(self, ref: str) -> Model: ...
 
+    def hold(self) -> None:
+        """A turn uses this stack: it does not close before `let_go`."""
+        ...
+
+    def let_go(self) -> None:
+        """A turn no longer uses this stack."""
+        ...
+
 
 # --- the driver --------------------------------------------------------------------------------------------
 
@@ -329,6 +338,7 @@ class Driver:
         self._watches: list[Watch] = []
         self._settled = anyio.Event()
         self._settled.set()
+        self._held: Home | None = None  # the stack that the open turn uses
         self._manifest = home.manifest
         session.committed, session.failed, session.refused = self._committed, self._failed, self._refused
         session.notify = self._notify if home.host.notices else None
@@ -565,11 +575,17 @@ class Driver:
                         self._start_activity()
         return None
 
-    def use(self, agent: Agent) -> None:
-        """Let another agent act, from the next step on."""
+    def use(self, agent: Agent | None = None, *, stack: Home | None = None) -> None:
+        """Let another agent act, or another open stack serve, from the next step on.
+
+        The old stack may be left at once: it closes when its last step lets go of it. The change of plugins is logged.
+        """
         self.check_open()
-        self.opened(agent)
-        self.agent = agent
+        home = stack or self.home
+        model = (agent or self.agent).model
+        if isinstance(model, str):
+            home.open_model(model)
+        self.home, self.agent = home, agent or self.agent
 
     async def label(
         self,
@@ -702,6 +718,7 @@ class Driver:
 
     def _idle(self) -> None:
         """Nothing runs from here on; whoever waits is told."""
+        self.let_go()
         self._busy = False
         self._abort_next = ""
         if self.status == "running":
@@ -793,6 +810,7 @@ class Driver:
 
     def _end_turn(self, end: TurnEnd) -> None:
         turn, self._turn = self._turn, None
+        self.let_go()
         if turn is None:
             return
         entered, self._entered = self._entered, []
@@ -873,6 +891,27 @@ class Driver:
     def host(self) -> Host:
         """The hooks of the stack as of now."""
         return self.home.host
+
+    def take_up(self) -> Host:
+        """The hooks for the coming step, whose stack stays open for it."""
+        if self._held is not self.home:
+            self.home.hold()
+            self.let_go()
+            self._held = self.home
+        return self.home.host
+
+    def let_go(self) -> None:
+        """The turn needs no stack any more."""
+        if self._held is not None:
+            self._held.let_go()
+            self._held = None
+
+    def swapped(self) -> SessionOpen | None:
+        """What the log must say if the plugins are others than it last named; once for each change."""
+        if self.home.manifest == self._manifest:
+            return None
+        self._manifest = self.home.manifest
+        return SessionOpen(reason="swap", kernel=self._kernel, plugins=self._manifest)
 
     @property
     def watching(self) -> bool:

@@ -29,6 +29,7 @@ from .events import (
     InboxPut,
     ModelFailed,
     ModelRequest,
+    SessionOpen,
     StepEnd,
     StepStart,
     TurnEnd,
@@ -79,6 +80,14 @@ class Live(Protocol):
     @property
     def host(self) -> Host:
         """The hooks of the stack as of now."""
+        ...
+
+    def take_up(self) -> Host:
+        """The hooks for the coming step, whose stack stays open for it."""
+        ...
+
+    def swapped(self) -> SessionOpen | None:
+        """What the log must say if the plugins are others than it last named."""
         ...
 
     @property
@@ -234,7 +243,7 @@ async def propose(turn: Turn) -> Proposal | End:
 
 def take_up(turn: Turn) -> None:
     """Read stack and agent for the coming step; they stay for that step. A handoff holds to the end of the turn."""
-    turn.host = turn.live.host
+    turn.host = turn.live.take_up()
     before = turn.agent
     if turn.next_agent is not None:
         turn.agent, turn.next_agent, turn.handed = turn.next_agent, None, True
@@ -355,6 +364,7 @@ async def run_step(turn: Turn, proposal: Proposal) -> None:
     assert agent is not None
     await load_tools(turn, agent)
     claims = tuple(each.id for each in proposal.messages if each.id in turn.state.pending)
+    await log_swap(turn)
     gone = [InboxDrop(ids=proposal.rejected, why="rejected")] if proposal.rejected else []
     start = StepStart(agent=agent.name, digest=agent.digest, claims=claims)
     await session.append(*gone, start, *[UserMessage(message) for message in proposal.messages])
@@ -376,6 +386,7 @@ async def resume_step(turn: Turn) -> None:
     take_up(turn)
     assert turn.agent is not None
     await load_tools(turn, turn.agent)
+    await log_swap(turn)
     ids = tuple(turn.resumes)
     await session.append(StepStart(agent=turn.agent.name, digest=turn.agent.digest, resumes=ids))
     turn.work = Work(turn, [state.calls[each].call for each in ids], turn.resumes)
@@ -383,6 +394,12 @@ async def resume_step(turn: Turn) -> None:
     turn.work = None
     await session.append(StepEnd("done"))
     await session.sync()
+
+
+async def log_swap(turn: Turn) -> None:
+    """Say in the log that other plugins serve from here on, if they do."""
+    if (swap := turn.live.swapped()) is not None:
+        await turn.session.append(swap)
 
 
 async def load_tools(turn: Turn, agent: Agent) -> None:

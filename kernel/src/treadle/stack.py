@@ -64,6 +64,8 @@ class Stack:
         self._portal: BlockingPortal | None = None
         self._portal_exits: list[Any] = []
         self._attached: dict[tuple[str, str], Driver] = {}
+        self._holders = 0
+        self._freed = anyio.Event()
 
     @classmethod
     def discover(
@@ -150,10 +152,24 @@ class Stack:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        exits, self._exits = self._exits, None
+        exits = self._exits
+        while exits is not None and self._holders:
+            await self._freed.wait()
+        self._exits = None
         if exits is not None:
             await exits.__aexit__(kind, error, trace)
         self._group = None
+
+    def hold(self) -> None:
+        """A turn uses this stack: it does not close before `let_go`."""
+        self._holders += 1
+
+    def let_go(self) -> None:
+        """A turn no longer uses this stack."""
+        self._holders -= 1
+        if not self._holders:
+            self._freed.set()
+            self._freed = anyio.Event()
 
     async def _close_attached(self) -> None:
         for driver in [*self._attached.values()]:
@@ -285,7 +301,7 @@ class Stack:
                 store_seconds=limits.store_seconds,
                 suspends=store.capabilities.suspends,
             )
-            driver = Driver(self, agent, live, group, **settings)
+            driver = Driver(self, agent, live, group, kernel=VERSION, **settings)
         except BaseException:
             with CancelScope(shield=True):
                 await log.close()
