@@ -1,0 +1,6 @@
+"""The tool of the README's first command."""
+
+
+def add(a: int, b: int) -> int:
+    """Add two integers."""
+    return a + b
