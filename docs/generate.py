@@ -59,8 +59,8 @@ def hooks_page() -> str:
 def _intro() -> Iterator[str]:
     yield "A plugin's method that is marked `@hookimpl` and named like one of these is called with the arguments that"
     yield "it names; leave out those that you do not use. Implementations may be sync or async, except where *sync* is"
-    yield "said. Their order is the order of the stack's plugin list, then `tryfirst` and `trylast`. Hooks return values;"
-    yield "only the loop writes to the log."
+    yield "said. Their order is the order of the stack's plugin list, then `tryfirst` and `trylast`. Hooks return"
+    yield "values; only the loop writes to the log."
 
 
 def _joined(join: Join) -> str:
@@ -99,13 +99,8 @@ def _type(data: type) -> str:
 
 def errors_page() -> str:
     """Every error: what it is, and the facts that it holds."""
-    out = [
-        NOTE,
-        "# Errors",
-        "",
-        "Every error that treadle raises on purpose is a `TreadleError`. Each holds its facts as",
-    ]
-    out += ["attributes, and its text says what happened, where, and what to do."]
+    out = [NOTE, "# Errors", "", "Every error that treadle raises on purpose is a `TreadleError`. Each holds its facts"]
+    out += ["as attributes, and its text says what happened, where, and what to do."]
     for error in vars(errors).values():
         if inspect.isclass(error) and issubclass(error, errors.TreadleError):
             base = error.__bases__[0].__name__
