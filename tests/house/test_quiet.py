@@ -65,7 +65,7 @@ def test_the_kernel_reads_no_environment(kernel):
 
 def test_the_kernel_brings_in_three_distributions(kernel):
     names = {name.split(".")[0] for name in kernel["modules"]} - sys.stdlib_module_names
-    # attrs installs two modules; anyio asks for typing-extensions before Python 3.13, and uses sniffio if it is there.
+    # attrs installs two modules; anyio asks for typing-extensions, and uses sniffio if it is there.
     assert names - {"typing_extensions", "sniffio"} == {"treadle", "pluggy", "attr", "attrs", "anyio"}
 
 
