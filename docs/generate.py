@@ -105,7 +105,7 @@ def errors_page() -> str:
         if inspect.isclass(error) and issubclass(error, errors.TreadleError):
             base = error.__bases__[0].__name__
             out += ["", f"## {error.__name__}", "", inspect.getdoc(error) or "", "", f"- Is a: `{base}`"]
-            if error.__init__ is not error.__bases__[0].__init__:
+            if "__init__" in vars(error):
                 facts = [f"`{name}`" for name in inspect.signature(error).parameters]
                 out.append(f"- Facts: {', '.join(facts)}")
     return "\n".join(out) + "\n"

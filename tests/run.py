@@ -245,7 +245,7 @@ def environment() -> dict[str, str]:
     env = {key: value for key, value in os.environ.items() if not key.startswith(("TREADLE_", "VIRTUAL_ENV", "PYTHON"))}
     if shared := os.environ.get("TREADLE_SHARED"):
         env["TREADLE_SHARED"] = shared
-    return env | {"UV_PYTHON_DOWNLOADS": "never", "UV_NO_PROGRESS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    return env | {"UV_PYTHON_DOWNLOADS": "never", "UV_NO_PROGRESS": "1"}
 
 
 def shown(command: Sequence[str]) -> str:
