@@ -7,8 +7,8 @@ import anyio
 import pytest
 
 from treadle import Agent, Allow, Limits, Retry, Stack, Text, Tool, hookimpl
-from treadle.driver import WasDropped
 from treadle.model import CallDelta, Finish, TextDelta
+from treadle.results import WasDropped
 from treadle.store import MemoryStore
 from treadle_script import ScriptModel, call, calls
 

@@ -4,11 +4,11 @@ import anyio
 import pytest
 
 from treadle import Agent, Allow, Answer, Defer, Deny, Limits, Message, Stack, Text, Tool, ToolAnswer, hookimpl
-from treadle.driver import Entered, IsParked, WasDropped
 from treadle.errors import Closed, Dropped, Parked, ProviderError, Reentrant, UsageError
 from treadle.events import Event
 from treadle.hooks import Delta
 from treadle.model import TextDelta
+from treadle.results import Entered, IsParked, WasDropped
 from treadle.store import MemoryStore, PostCancel, PostDecision, PostMessage
 from treadle_script import ScriptModel, call, calls
 

@@ -6,12 +6,13 @@ print(stack.run_sync(Agent(model="local:smollm2"), "Hello").text)
 
 from .agent import Agent, Limits
 from .context import Allow, Answer, CallContext, Defer, Deny, Halt, Retry, ToolAnswer, TurnContext
-from .driver import Driver, Receipt, Result
+from .driver import Driver
 from .errors import ProviderError, TreadleError
 from .events import Event
 from .functions import tool
 from .hooks import Delta, hookimpl
 from .messages import Document, Image, Message, Text, Usage
+from .results import Receipt, Result
 from .stack import VERSION, Stack, Stream
 from .tools import Tool
 

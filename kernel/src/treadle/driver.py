@@ -7,26 +7,22 @@ cancels, watches or waits. A connection that goes away ends nothing here.
 from __future__ import annotations
 
 import json
-from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextvars import ContextVar
 from types import MappingProxyType
-from typing import Any, Literal, Protocol, TypeAlias, Union
+from typing import Any, Literal, Protocol
 
 import anyio
-import attrs
 from anyio import CancelScope
 from anyio.abc import TaskGroup
 
 from .agent import Agent, Limits
-from .context import Allow, Answer, Decision, Deny, TurnContext, plugin_data
-from .errors import BudgetExceeded, Closed, Dropped, Parked, Reentrant, TreadleError, TurnNotCompleted, UsageError
+from .context import Allow, Answer, Decision, Deny, TurnContext
+from .errors import Closed, Reentrant, TreadleError, UsageError
 from .events import (
     AssistantMessage,
     ContextEdit,
     Data,
-    DropReason,
-    Ending,
     Event,
     InboxDrop,
     InboxPut,
@@ -44,239 +40,22 @@ from .grammar import State, result_message
 from .hooks import Delta
 from .host import Host
 from .loop import Turn, run_turn
-from .messages import Call, Content, Json, Message, Part, Usage, as_message, as_parts
+from .maintenance import Maintenance
+from .messages import Call, Content, Json, Message, as_message
 from .messages import Result as AnsweredPart
-from .model import FinishReason, Model
+from .model import Model
+from .results import Entered, IsParked, Receipt, Result, WasDropped
 from .session import Note, Session
 from .store import Post, PostCancel, PostDecision, PostMessage
 from .tools import Tool
 from .view import View
+from .watch import Watch
 
 Reach = Literal["model", "call", "turn", "all"]
 Status = Literal["idle", "running", "closed"]
-Item: TypeAlias = Union[Event, Delta]
 
 _inside: ContextVar[Mapping[int, int]] = ContextVar("treadle_turns", default=MappingProxyType({}))
 """Driver and turn that this task works for: small numbers only, so that nothing large is kept alive by a copy."""
-
-
-# --- what callers get --------------------------------------------------------------------------------------
-
-
-@attrs.frozen(kw_only=True)
-class Result:
-    """How a turn came out.
-
-    `text` is the last reply's words, `output` the decoded value where `output=` was asked for, `messages` all that
-    entered the conversation in this turn. `reason` is how it ended and `detail` what of (the limit, the cause, the
-    failure); `finish` why the model stopped last. `waiting` are the calls that wait for a decision. `cost` is None
-    where no plugin knows prices.
-    """
-
-    text: str
-    output: Any
-    messages: tuple[Message, ...]
-    usage: Usage
-    cost: float | None
-    reason: Ending
-    detail: str
-    finish: FinishReason | None
-    session: str
-    turn: int
-    steps: int
-    waiting: tuple[Call, ...]
-
-    def check(self) -> Result:
-        """Itself, if the turn completed; else raises `BudgetExceeded` or `TurnNotCompleted`."""
-        if self.reason == "completed":
-            return self
-        kind = BudgetExceeded if self.reason == "limit" else TurnNotCompleted
-        raise kind(self.session, self.reason, self.detail)
-
-
-@attrs.frozen
-class Entered:
-    """The message entered a turn, which has ended with this result."""
-
-    result: Result
-
-
-@attrs.frozen
-class WasDropped:
-    """The message left the inbox: withdrawn, cancelled or rejected."""
-
-    why: DropReason
-    detail: str = ""
-
-
-@attrs.frozen
-class IsParked:
-    """The session idles and the message still waits; a wake, nudge or withdraw moves it.
-
-    `ending` is how the last turn ended, `detail` what of.
-    """
-
-    ending: str
-    detail: str = ""
-
-
-Fate: TypeAlias = Union[Entered, WasDropped, IsParked]
-
-
-class Receipt:
-    """What a caller holds of a message (or a decision) it sent. It is durable when the receipt is returned."""
-
-    def __init__(self, driver: Driver, id: str) -> None:
-        self._driver, self.id = driver, id
-        self._known: Fate | None = None
-        self._event: anyio.Event | None = None
-        self.turn: int | None = None
-        """The turn it entered, as soon as it did."""
-
-    async def fate(self) -> Fate:
-        """Wait for what becomes of it. Cancelling the wait harms nothing. Raises the fault if the store fails."""
-        self._driver.not_inside("a receipt")
-        while self._known is None:
-            self._driver.check_fault()
-            if self._event is None:
-                self._event = anyio.Event()
-            await self._event.wait()
-        return self._known
-
-    async def result(self) -> Result:
-        """The result of its turn; raises `Dropped` or `Parked` if it entered none."""
-        fate = await self.fate()
-        if isinstance(fate, Entered):
-            return fate.result
-        if isinstance(fate, WasDropped):
-            raise Dropped(self.id, fate.why, fate.detail)
-        raise Parked(self._driver.session_id, self.id, fate.ending, fate.detail)
-
-    async def withdraw(self) -> bool:
-        """Take the message back; False if it no longer pends."""
-        return await self._driver.withdraw(self.id)
-
-    def settle(self, fate: Fate) -> None:
-        self._known = fate
-        self.wake()
-
-    def wake(self) -> None:
-        if self._event is not None:
-            self._event.set()
-            self._event = None
-
-
-class Watch:
-    """Events and deltas of a session as they come, for one watcher. An async iterator and a context manager.
-
-    A slow watcher never slows the turn: deltas that were not fetched yet are joined, and what was logged can always be
-    read again from the log. Closing it ends nothing.
-    """
-
-    LAG = 1000
-
-    def __init__(self, driver: Driver, after_seq: int | None) -> None:
-        self._driver, self._after = driver, after_seq
-        self._items: deque[Item] = deque()
-        self._news: anyio.Event | None = None
-        self._behind = after_seq is not None and after_seq < driver.seq
-        self.closed = False
-
-    async def __aenter__(self) -> Watch:
-        return self
-
-    async def __aexit__(self, *exc: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Stop watching. Safe to call twice."""
-        self.closed = True
-        self._driver.unwatch(self)
-        self._wake()
-
-    def take(self, item: Item) -> None:
-        """Called by the driver for each item, in order; never waits."""
-        items = self._items
-        if isinstance(item, Delta):
-            last = items[-1] if len(items) > self.LAG else None
-            if isinstance(last, Delta) and (last.kind, last.key, last.call) == (item.kind, item.key, item.call):
-                items[-1] = attrs.evolve(last, text=last.text + item.text)
-            else:
-                items.append(item)
-        elif self._behind:
-            return
-        elif len(items) > 8 * self.LAG:
-            items.clear()
-            self._behind = True
-        else:
-            items.append(item)
-        if self._news is not None:
-            self._wake()
-
-    def _wake(self) -> None:
-        if self._news is not None:
-            self._news.set()
-            self._news = None
-
-    def __aiter__(self) -> AsyncIterator[Item]:
-        return self
-
-    async def __anext__(self) -> Item:
-        while True:
-            if self._after is not None and (self._behind or not self._items) and await self._caught_up():
-                continue
-            if self._items:
-                item = self._items.popleft()
-                if isinstance(item, Event):
-                    if self._after is not None and item.seq <= self._after:
-                        continue
-                    self._after = item.seq
-                return item
-            if self.closed or self._driver.status == "closed":
-                raise StopAsyncIteration
-            if self._news is None:
-                self._news = anyio.Event()
-            await self._news.wait()
-
-    async def _caught_up(self) -> bool:
-        """Fetch from the log what this watcher has not seen; False if there was nothing."""
-        assert self._after is not None
-        if self._driver.seq <= self._after or (self._items and not self._behind):
-            return False
-        self._behind = False
-        missing = await self._driver.read(self._after)
-        self._items.extendleft(reversed(missing))  # what came while reading follows; seqs seen twice are skipped
-        return bool(missing)
-
-
-class Maintenance:
-    """Work between turns: what `maintain(fn)` gives its function. Edits and notes become one append at its end."""
-
-    def __init__(self, session: Session, agent: Agent, user: str | None) -> None:
-        self._session = session
-        self.agent, self.user = agent, user
-        self.session = session.state.session
-        self.queued: list[Note] = []
-
-    @property
-    def view(self) -> View:
-        """The conversation as of now."""
-        return self._session.state.view
-
-    def note(self, plugin: str, name: str, data: Json = None) -> None:
-        """Queue an event `<plugin>/<name>`."""
-        self.queued.append(Note(plugin_data(plugin, name, data), plugin))
-
-    def edit(
-        self, first: int, last: int, put: str | Part | Sequence[Part] | None = None, *, plugin: str = "app"
-    ) -> None:
-        """Queue a `context/edit`. Raises `UsageError` where the grammar does not allow it."""
-        edit = ContextEdit(first=first, last=last, put=None if put is None else as_parts(put), plugin=plugin)
-        if not any(isinstance(note.data, ContextEdit) for note in self.queued) and (
-            reason := self._session.state.check_edit(edit)
-        ):
-            raise UsageError(f"context.edit({first}, {last}): {reason}.")
-        self.queued.append(Note(edit, plugin))
 
 
 class Home(Protocol):
@@ -349,6 +128,11 @@ class Driver:
     def session_id(self) -> str:
         """The session's id."""
         return self._session.state.session
+
+    @property
+    def closed(self) -> bool:
+        """Whether it can be used no more."""
+        return self.status == "closed"
 
     @property
     def seq(self) -> int:

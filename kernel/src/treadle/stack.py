@@ -21,7 +21,7 @@ from anyio import CancelScope
 from anyio.abc import TaskGroup
 
 from .agent import Agent, Limits
-from .driver import Driver, Receipt, Result, Watch
+from .driver import Driver
 from .errors import CompositionError, UsageError
 from .events import Event, TurnEnd
 from .grammar import fold
@@ -29,8 +29,10 @@ from .hooks import Delta
 from .host import Host
 from .messages import Content, Json, new_id
 from .model import Model
+from .results import Receipt, Result
 from .session import open_session
 from .store import ALL, MemoryStore, Posted, SessionFilter, SessionInfo, Store
+from .watch import Watch
 
 if TYPE_CHECKING:
     from anyio.from_thread import BlockingPortal
