@@ -385,3 +385,11 @@ async def test_sessions_are_listed_read_and_forked_without_a_lease():
     inside = next(e.seq for e in events if e.type == "model/request")
     with pytest.raises(UsageError, match="inside a step"):
         await stack.sessions().fork("s", inside)
+
+
+async def test_a_stacks_clock_stamps_every_event_also_those_of_a_fork():
+    store = MemoryStore()
+    stack = Stack(store=store, clock=lambda: 12.5)
+    await stack.run(Agent(model=ScriptModel(["ok"])), "hi", session="s")
+    child = await stack.sessions().fork("s")
+    assert {event.time for event in await stack.sessions().read(child)} == {12.5}
