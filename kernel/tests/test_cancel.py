@@ -8,8 +8,9 @@ import pytest
 
 from treadle import Agent, Allow, Limits, Retry, Stack, Text, Tool, hookimpl
 from treadle.model import CallDelta, Finish, TextDelta
-from treadle.results import WasDropped
+from treadle.results import IsParked, WasDropped
 from treadle.store import MemoryStore
+from treadle.testing import Stepper
 from treadle_script import ScriptModel, call, calls
 
 ANY = {"type": "object"}
@@ -446,6 +447,26 @@ async def test_closing_a_driver_leaves_its_messages_and_a_lawful_log():
     async with stack.open(Agent(model=ScriptModel(["b answered"])), "s") as driver:
         assert [m.text for m in driver.pending] == ["b"] and not driver.running
         assert (await driver.nudge()).reason == "completed"
+
+
+async def test_a_put_whose_append_is_under_way_when_the_driver_closes_is_in_the_log_and_parked():
+    stepper, receipts = Stepper(hold={"append"}), []
+
+    async def put():
+        receipts.append(await driver.follow_up("hi"))
+
+    async with anyio.create_task_group() as group:
+        async with stepper.stack().open(stepper.agent(Agent(model=ScriptModel())), "s") as driver:
+            group.start_soon(put)
+            await stepper.settle()
+            group.start_soon(driver.close)
+            await stepper.settle()
+            assert driver.status != "closed"
+            while stepper.waiting:
+                await stepper.release()
+        assert driver.status == "closed"
+    assert await receipts[0].fate() == IsParked("aborted", "closed")
+    assert [e.type for e in await driver.read()] == ["session/open", "inbox/put", "turn/start", "turn/end"]
 
 
 async def test_a_heartbeat_goes_on_while_sync_tools_block_their_threads():

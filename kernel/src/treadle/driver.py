@@ -428,6 +428,8 @@ class Driver:
             self.cancel("turn", cause=cause)
             if self._maintaining is not None:
                 self._maintaining.cancel()
+            self._abort_next = cause  # what is being put as the close begins may start a turn yet
+            await self._session.at_rest()
             while self._busy:
                 await self._settled.wait()
             self._finish_closing()

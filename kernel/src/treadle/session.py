@@ -173,6 +173,12 @@ class Session:
             self._fail(error)
             raise self.fault or error from error
 
+    async def at_rest(self) -> None:
+        """Return when each append that began before this call is done, or has failed."""
+        if self._suspends:
+            async with self._lock:
+                pass
+
     def _fail(self, error: BaseException) -> None:
         if self.fault is None:
             silent = f"it was silent for {self._store_seconds:g} s" if isinstance(error, TimeoutError) else error
