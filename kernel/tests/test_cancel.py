@@ -7,10 +7,11 @@ import anyio
 import pytest
 
 from treadle import Agent, Allow, Limits, Retry, Stack, Text, Tool, hookimpl
+from treadle.grammar import fold
 from treadle.model import CallDelta, Finish, TextDelta
 from treadle.results import IsParked, WasDropped
 from treadle.store import MemoryStore
-from treadle.testing import Stepper
+from treadle.testing import Stepper, faults_of
 from treadle_script import ScriptModel, call, calls
 
 ANY = {"type": "object"}
@@ -467,6 +468,48 @@ async def test_a_put_whose_append_is_under_way_when_the_driver_closes_is_in_the_
         assert driver.status == "closed"
     assert await receipts[0].fate() == IsParked("aborted", "closed")
     assert [e.type for e in await driver.read()] == ["session/open", "inbox/put", "turn/start", "turn/end"]
+
+
+class Bang(BaseException):
+    """What neither a plugin's fault nor a cancel is, such as the KeyboardInterrupt that trio raises anywhere."""
+
+
+class Bangs:
+    """An observer that blows up at the nth event of a type."""
+
+    def __init__(self, type, nth=1):
+        self.type, self.left = type, nth
+
+    @hookimpl
+    def on_event(self, event):
+        self.left -= event.type == self.type
+        if event.type == self.type and self.left == 0:
+            raise Bang
+
+
+@pytest.mark.parametrize("nth", [1, 2])
+@pytest.mark.parametrize("type", ["step/start", "model/request", "assistant/message", "tool/call", "tool/result"])
+async def test_an_observer_that_blows_up_between_a_commit_and_the_loop_leaves_a_lawful_log(type, nth):
+    store = MemoryStore()
+    tools = [Tool(name=name, call=lambda: "x", needs_approval=name == "asks") for name in ("a", "b", "asks")]
+    agent = Agent(model=ScriptModel([calls(call("a"), call("b")), call("asks"), "ok"]), tools=tools)
+    with pytest.raises(BaseExceptionGroup):
+        async with Stack([Bangs(type, nth)], store=store).open(agent, "s") as driver:
+            await driver.prompt("hi")
+    events = store._sessions["s"].events
+    assert (events[-1].data.reason, faults_of(events)) == ("aborted", [])
+
+
+async def test_an_observer_that_blows_up_as_a_resuming_step_starts_leaves_its_call_deferred():
+    store, ran = MemoryStore(), []
+    tool = Tool(name="asks", call=lambda: ran.append(1), needs_approval=True)
+    agent = Agent(model=ScriptModel([call("asks")]), tools=[tool])
+    with pytest.raises(BaseExceptionGroup):
+        async with Stack([Bangs("step/start", 2)], store=store).open(agent, "s") as driver:
+            waiting = (await driver.prompt("hi")).waiting[0]
+            await (await driver.decide({waiting.id: Allow()})).fate()
+    state = fold(store._sessions["s"].events)
+    assert (ran, list(state.deferred), state.idle) == ([], [waiting.id], True)
 
 
 async def test_a_heartbeat_goes_on_while_sync_tools_block_their_threads():

@@ -324,8 +324,8 @@ async def close(turn: Turn, end: End) -> None:
         await turn.ask.stop()
     if state.phase is Phase.ASKING:
         await session.append(cut_reply(turn, end))
-    if state.phase is Phase.ACTING and turn.work is not None:
-        await turn.work.finish_cancelled()
+    if state.phase is Phase.ACTING:
+        await open_work(turn).finish_cancelled()
     if state.phase is not Phase.OPEN:
         await session.append(StepEnd("failed" if end.reason == "failed" else _outcome(end.reason)))
 
@@ -337,6 +337,13 @@ async def close(turn: Turn, end: End) -> None:
         return (ended,)
 
     await session.append_built(ending, loop=True)
+
+
+def open_work(turn: Turn) -> Work:
+    """The open step's tool work; also where the cancel came as its calls were logged, before the work began."""
+    calls = [turn.state.calls[each] for each in turn.state.order]
+    resumed = any(each.placeholder for each in calls)
+    return turn.work or Work(turn, [each.call for each in calls], turn.resumes if resumed else None)
 
 
 def _outcome(reason: Ending) -> Any:
