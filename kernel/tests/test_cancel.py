@@ -512,6 +512,36 @@ async def test_an_observer_that_blows_up_as_a_resuming_step_starts_leaves_its_ca
     assert (ran, list(state.deferred), state.idle) == ([], [waiting.id], True)
 
 
+async def test_a_cancel_keeps_no_event_from_an_observer_and_leaves_no_turn_open():
+    heard, second = [], anyio.Event()
+
+    class Waits:
+        @hookimpl
+        async def on_event(self, event):
+            if (event.type, event.turn) == ("turn/start", 2):
+                second.set()
+                await anyio.sleep(0.01)
+
+    class Hears:
+        @hookimpl
+        def on_event(self, event):
+            heard.append(event.seq)
+
+    store = MemoryStore()
+    agent = Agent(model=ScriptModel(["one", "two"]))
+    with anyio.CancelScope() as scope:
+        async with (
+            Stack([Waits(), Hears()], store=store).open(agent, "s") as driver,
+            anyio.create_task_group() as group,
+        ):
+            group.start_soon(driver.follow_up, "one")
+            group.start_soon(driver.follow_up, "two")
+            await second.wait()
+            scope.cancel()
+    events = store._sessions["s"].events
+    assert heard == [event.seq for event in events] and faults_of(events) == []
+
+
 async def test_a_heartbeat_goes_on_while_sync_tools_block_their_threads():
     """TC-079: two blocking tools run side by side, off the loop."""
     both = threading.Barrier(2, timeout=10)

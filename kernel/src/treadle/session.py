@@ -186,11 +186,16 @@ class Session:
             self.failed(self.fault)
 
     async def _tell(self) -> None:
-        """Tell observers, in order. One task does it at a time; what they append meanwhile is told behind it."""
+        """Tell observers, in order. One task does it at a time; what they append meanwhile is told behind it.
+
+        Shielded: a cancel of whoever appended must neither keep an event from the observers behind the one that waits,
+        nor make a committed append look like one that failed. `hook_seconds` bounds each.
+        """
         self._telling = True
         try:
-            while self._told and self.notify is not None:
-                await self.notify(self._told.popleft())
+            with CancelScope(shield=True):
+                while self._told and self.notify is not None:
+                    await self.notify(self._told.popleft())
         finally:
             self._telling = False
 
