@@ -542,6 +542,20 @@ async def test_a_cancel_keeps_no_event_from_an_observer_and_leaves_no_turn_open(
     assert heard == [event.seq for event in events] and faults_of(events) == []
 
 
+async def test_an_objection_that_comes_with_a_cancel_does_not_wake_the_session_again():
+    class Objects:
+        @hookimpl
+        async def on_turn_stopping(self):
+            await anyio.lowlevel.checkpoint()
+            driver.cancel()
+            return "are you sure?"
+
+    async with Stack([Objects()]).open(Agent(model=ScriptModel(["ok"]))) as driver:
+        await driver.prompt("hi")
+        await driver.until_idle()
+        assert [e.type for e in await driver.read()][-2:] == ["step/end", "turn/end"] and not driver.pending
+
+
 async def test_a_heartbeat_goes_on_while_sync_tools_block_their_threads():
     """TC-079: two blocking tools run side by side, off the loop."""
     both = threading.Barrier(2, timeout=10)

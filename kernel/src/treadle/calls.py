@@ -186,10 +186,10 @@ class Work:
 
     async def _begin(self, run: Run, tool: Tool, seconds: float) -> None:
         turn = self.turn
+        await checkpoint_if_cancelled()
         await turn.session.append(
             ToolCall(call_id=run.call.id, arguments=run.arguments, replay="safe" if tool.replay_safe else "never")
         )
-        run.called = True
         await turn.session.sync()
         await checkpoint_if_cancelled()  # a cancel during the barrier: the body must not begin
         run.begun = True

@@ -290,6 +290,7 @@ async def stopping(turn: Turn) -> End | None:
     """The stopping checkpoint: objections buy a step each round, while vetoes and steps last."""
     state, limits, context = turn.state, turn.context.limits, turn.context
     objections = await turn.host.on_turn_stopping(context) if turn.host.rows["on_turn_stopping"] else ()
+    await checkpoint_if_cancelled()  # an objection put after a cancel would wake the session that was told to stop
     if objections and context.vetoes < limits.max_vetoes and state.step < limits.max_steps:
         context.vetoes += 1
         await turn.session.append(*[InboxPut(message=each, lane="step", wake=True) for each in objections])
@@ -370,6 +371,7 @@ async def run_step(turn: Turn, proposal: Proposal) -> None:
     session, agent = turn.session, turn.agent
     assert agent is not None
     await load_tools(turn, agent)
+    await checkpoint_if_cancelled()  # a cancel while hooks were asked: the step must not begin
     claims = tuple(each.id for each in proposal.messages if each.id in turn.state.pending)
     await log_swap(turn)
     gone = [InboxDrop(ids=proposal.rejected, why="rejected")] if proposal.rejected else []
@@ -429,6 +431,7 @@ async def ask_model(turn: Turn) -> AssistantMessage:
         if limit := spent_tokens(turn):
             raise TurnOver(turn.end("limit", limit))
         request, changes = await build_request(turn)
+        await checkpoint_if_cancelled()
         await session.append(request_event(turn, request, changes))
         await session.sync()
         try:
