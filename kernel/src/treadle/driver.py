@@ -208,9 +208,10 @@ class Driver:
         message = as_message(content, origin=origin)
         if message.id in self._session.state.ids:
             raise UsageError(f"Message id {message.id} was used before in this session. Give each message a new id.")
-        receipt = self._receipts[message.id] = Receipt(self, message.id)
+        receipt = Receipt(self, message.id)
 
         def build(state: State) -> Sequence[Data]:
+            self._receipts[message.id] = receipt  # not before: a driver that goes idle parks what stands here
             put = InboxPut(message=message, lane=lane, wake=wake)
             return (put, TurnStart()) if wake and self._may_start() else (put,)
 
