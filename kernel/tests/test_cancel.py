@@ -470,6 +470,53 @@ async def test_a_put_whose_append_is_under_way_when_the_driver_closes_is_in_the_
     assert [e.type for e in await driver.read()] == ["session/open", "inbox/put", "turn/start", "turn/end"]
 
 
+@pytest.fixture
+def on_asyncio(anyio_backend):
+    """Tasks that are cancelled as such, past every shield, exist on asyncio alone."""
+    if anyio_backend != "asyncio":
+        pytest.skip("trio cancels scopes, never tasks")
+    import asyncio
+
+    return asyncio
+
+
+@pytest.mark.parametrize("kind", ["append", "sync"])
+async def test_a_task_that_is_cancelled_while_it_puts_a_message_harms_neither_message_nor_session(kind, on_asyncio):
+    stepper = Stepper(hold={kind})
+    async with stepper.stack().open(stepper.agent(Agent(model=ScriptModel(["one", "two"]))), "s") as driver:
+        task = on_asyncio.create_task(driver.follow_up("hi"))
+        await stepper.settle()
+        task.cancel()
+        await stepper.settle()
+        assert task.cancelled()
+        stepper.free()
+        await stepper.settle()
+        assert (await driver.prompt("again")).text == "two"
+        assert [m.text for m in driver.view] == ["hi", "one", "again", "two"]
+
+
+async def test_a_task_that_is_cancelled_again_while_its_driver_closes_leaves_the_session_closed_and_free(on_asyncio):
+    async def run():
+        async with stack.open(agent, "s") as driver:
+            await driver.prompt("hi")
+
+    stepper, body = Stepper(hold=()), Held()
+    stack = Stack(store=stepper.store(MemoryStore()))
+    agent = Agent(model=ScriptModel([call("a")]), tools=[Tool(name="a", call=body)])
+    task = on_asyncio.create_task(run())
+    await body.reached.wait()
+    stepper.hold("append")  # what closes the turn waits
+    task.cancel()
+    await stepper.settle()
+    assert [str(effect) for effect in stepper.waiting] == ["append tool/result"]
+    task.cancel()
+    await stepper.settle()
+    stepper.free()
+    await on_asyncio.wait([task])
+    async with stack.open(Agent(model=ScriptModel(["free"])), "s") as driver:
+        assert [e.data.reason for e in await driver.read() if e.type == "turn/end"] == ["aborted"]
+
+
 class Bang(BaseException):
     """What neither a plugin's fault nor a cancel is, such as the KeyboardInterrupt that trio raises anywhere."""
 
