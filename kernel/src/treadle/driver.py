@@ -551,7 +551,8 @@ class Driver:
             queued = any(isinstance(note.data, ContextEdit) for note in self._session.notes)
             if not queued and (reason := self._session.state.check_edit(data)):
                 raise UsageError(f"context.edit({data.first}, {data.last}): {reason}.")
-        self._session.notes.append(Note(data, plugin))
+        required = isinstance(data, PluginData) and data.name.partition("/")[2] in self.host.required.get(plugin, ())
+        self._session.notes.append(Note(data, plugin, required))
 
     # --- what the session tells ----------------------------------------------------------------------------
 

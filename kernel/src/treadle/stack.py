@@ -54,7 +54,8 @@ class Stack:
         self._init(named, versions, store)
 
     def _init(self, named: list[tuple[str, object]], versions: dict[str, str], store: str | Store) -> None:
-        self.host = Host(named)
+        specs = [getattr(plugin, "hookspecs", None) for _, plugin in named]
+        self.host = Host(named, [each for each in specs if each is not None])
         self.manifest = tuple((name, versions.get(name, "")) for name, _ in named)
         self.broken: tuple[str, ...] = ()
         """What discovery could not load, each as a sentence; empty for a stack written in code."""
@@ -220,6 +221,10 @@ class Stack:
         if store is None:
             store = self._stores[ref] = MemoryStore(ref) if ref.startswith("memory:") else self.host.open_store(ref)
         return store
+
+    async def fire(self, hook: str, **arguments: object) -> Sequence[Any]:
+        """Call a hook that a plugin of this stack publishes, and gather the answers that are not None."""
+        return await self.host.fire(hook, **arguments)
 
     def _store(self, ref: str | Store | None) -> Store:
         chosen = self.store if ref is None else ref
