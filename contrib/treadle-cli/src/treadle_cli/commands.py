@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from .app import Commands, with_traceback
+from .group import Commands, with_traceback
 
 if TYPE_CHECKING:
     from .composition import Acting, Composing

@@ -12,9 +12,9 @@ import attrs
 from treadle import Agent, Driver, Receipt, Result
 from treadle.plugin import Call, Dropped, Json, Parked
 
-from .app import BUDGET, FAILED, OK, WAITING
 from .approvals import by_asking, by_options, check_names
 from .composition import Acting, Composed, find_session, make_agent, make_folder
+from .exits import BUDGET, FAILED, OK, WAITING
 from .interrupts import Interrupts, listening
 from .lines import read_lines
 from .screen import Screen
