@@ -413,3 +413,19 @@ async def test_a_session_with_required_events_is_read_only_with_their_plugin():
     with pytest.raises(UnreadableLog, match='Add the plugin "ledger"'):
         await Stack(store=store).run(Agent(model=ScriptModel(["ok"])), "hi", session="s")
     assert (await Stack([Ledger()], store=store).run(Agent(model=ScriptModel(["ok"])), "hi", session="s")).turn == 2
+
+
+async def test_observers_get_the_turns_context_also_with_its_end_and_none_outside_a_turn():
+    seen = []
+
+    class Observer:
+        @hookimpl
+        def on_event(self, event, context):
+            seen.append((event.type, context.user if context else None, context.turn if context else None))
+
+    async with Stack([Observer()]).open(Agent(model=ScriptModel(["a", "b"])), user="ada") as driver:
+        await driver.prompt("one")
+        await driver.prompt("two")
+    ends = [each for each in seen if each[0] == "turn/end"]
+    assert ends == [("turn/end", "ada", 1), ("turn/end", "ada", 2)]
+    assert [each for each in seen if each[0] == "inbox/put"] == [("inbox/put", None, None)] * 2

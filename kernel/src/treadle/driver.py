@@ -106,6 +106,7 @@ class Driver:
         self.on_idle: Callable[[Driver], None] = lambda driver: None
         self._models: dict[int, Model] = {}
         self._turn: Turn | None = None
+        self._context: TurnContext[Any] | None = None  # of the open or last turn, for observers of its end
         self._busy = False  # a turn, or the section between two turns
         self._maintaining: CancelScope | None = None
         self._closing = False
@@ -537,6 +538,7 @@ class Driver:
             run=self._run,
             sent=self._sent,
         )
+        self._context = context
         turn = Turn(self, self._session, context, woken=woken, resumes=resumes, output=self._output)
         if self._abort_next:
             turn.cancel(self._abort_next)
@@ -625,7 +627,8 @@ class Driver:
         )
 
     async def _notify(self, event: Event) -> None:
-        await self.host.on_event(event, self._turn.context if self._turn and event.turn is not None else None)
+        context = self._context if self._context is not None and self._context.turn == event.turn else None
+        await self.host.on_event(event, context)
 
     def _refused(self, note: Note, reason: str) -> None:
         self.host.report("context.edit", note.plugin, UsageError(f"the edit was no longer lawful: {reason}"))
