@@ -1,4 +1,4 @@
-"""How the servers that speak Chat Completions differ, as data.
+"""How providers differ, as data.
 
 A profile is plain values. Nothing here reads the environment: `client` does, on each call. A server that is not
 listed is a `Profile` in the settings; one with a listed name takes that name's place.
@@ -16,17 +16,23 @@ import attrs
 class Profile:
     """One provider: where it is, how it is paid for, and its dialect.
 
+    `wire` is the format it speaks: "chat" (Chat Completions), "responses" (OpenAI's Responses), "messages"
+    (Anthropic's Messages) or "gemini" (Gemini's generateContent).
+
     Addresses and access:
-    `base_url` is what `/chat/completions` is appended to; the first set variable of `base_env` takes its place. The
-    key is the first set variable of `key_env`, sent as `Authorization: Bearer` or, with `auth` "api-key", as `api-key`;
-    `key_required` says whether a call without one is refused here. `headers` are sent as they are. With `deployments`
-    the base URL is an Azure resource: with a version in one of `version_env` the model is a deployment in the path.
+    `base_url` is what the wire's own path is appended to (`/chat/completions`, `/responses`, `/v1/messages`,
+    `/v1beta/models/...`); the first set variable of `base_env` takes its place. The key is the first set variable of
+    `key_env`, sent as `Authorization: Bearer` or in the header that `auth` names; `key_required` says whether a call
+    without one is refused here. `headers` are sent as they are. With `deployments` the base URL is an Azure resource:
+    with a version in one of `version_env` the model is a deployment in the path.
 
     Dialect of requests:
-    `system_role` speaks the instructions. `max_tokens` is what the output limit is called. `renames` are other
-    parameters' names here, `refuses` parameters the server does not take. `stream_usage`: usage of a stream has to be
-    asked for. `output` is how a structured answer is asked for. `id_pattern` is what a call's id must match in full.
-    `file_urls` is the content part for a document by URL, empty if the server takes none.
+    `system_role` speaks the instructions. `max_tokens` is what the output limit is called, `output_tokens` the limit
+    that is sent if the parameters hold none (0: none is sent). `renames` are other parameters' names here, `refuses`
+    parameters the server does not take. `stream_usage`: usage of a stream has to be asked for. `output` is how a
+    structured answer is asked for. `id_pattern` is what a call's id must match in full. `cache_markers`: a request
+    says where a prefix ends that is worth keeping. `file_urls` is the content part for a document by URL, empty if
+    the server takes none.
 
     Dialect of reasoning:
     `echo` are the fields of a reply that are sent back on later requests, `thinking` standing for content chunks of
@@ -34,21 +40,24 @@ class Profile:
     """
 
     name: str = ""
+    wire: Literal["chat", "responses", "messages", "gemini"] = "chat"
     base_url: str = ""
     base_env: tuple[str, ...] = ()
     key_env: tuple[str, ...] = ()
     key_required: bool = True
-    auth: Literal["bearer", "api-key"] = "bearer"
+    auth: Literal["bearer", "api-key", "x-api-key", "x-goog-api-key"] = "bearer"
     headers: tuple[tuple[str, str], ...] = ()
     deployments: bool = False
     version_env: tuple[str, ...] = ()
     system_role: str = "system"
     max_tokens: str = "max_tokens"
+    output_tokens: int = 0
     renames: tuple[tuple[str, str], ...] = ()
     refuses: tuple[str, ...] = ()
     stream_usage: bool = True
     output: Literal["json_schema", "json_object"] = "json_schema"
     id_pattern: str = r"[\x21-\x7e]{1,40}"
+    cache_markers: bool = False
     file_urls: Literal["", "file_data", "document_url"] = ""
     echo: tuple[str, ...] = ()
     echo_empty: tuple[str, ...] = ()
@@ -56,7 +65,7 @@ class Profile:
     @property
     def family(self) -> str:
         """Whose opaque payloads it understands: its own, on this wire."""
-        return f"{self.name}-chat"
+        return f"{self.name}-chat" if self.wire == "chat" else self.name
 
 
 _ALL = (

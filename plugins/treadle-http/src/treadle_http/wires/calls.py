@@ -39,6 +39,11 @@ def is_object(arguments: str) -> bool:
         return False
 
 
+def callable_name(name: str) -> str:
+    """A tool's name as every provider takes it back: letters, digits, `_` and `-`. Models make up others."""
+    return re.sub(r"[^A-Za-z0-9_-]", "_", name)[:64] or "unnamed"
+
+
 class CallIds:
     """Call ids as this provider takes them, the same for a call and its result and in each later request."""
 

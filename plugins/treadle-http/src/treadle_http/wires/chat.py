@@ -9,14 +9,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Literal
 
 from treadle.plugin import (
-    Assembly,
     Call,
     CallDelta,
     Document,
-    Finish,
+    FinishReason,
     Image,
     Json,
     Message,
@@ -24,7 +22,6 @@ from treadle.plugin import (
     Part,
     Payload,
     Piece,
-    ProviderError,
     Reasoning,
     ReasoningDelta,
     Request,
@@ -34,21 +31,24 @@ from treadle.plugin import (
     Usage,
     Whole,
 )
-from treadle_http.errors import Kind, error_in_answer
+from treadle_http.errors import Kind
 from treadle_http.history import named, repaired
 from treadle_http.profiles import Profile
 from treadle_http.sse import Event
 
 from . import Malformed
 from .calls import CallIds, is_object, replayable
-from .fields import count, dumped, of, parsed
+from .fields import count, dumped, of
 from .media import bad_request, reachable
+from .params import passed
+from .reading import Reading
 
 
 class Chat:
     """Chat Completions as a `Wire`."""
 
-    path = "/chat/completions"
+    def path(self, model: str, *, stream: bool) -> str:
+        return "/chat/completions"
 
     def body(self, request: Request, model: str, profile: Profile, *, stream: bool) -> Json:
         """The request's JSON body.
@@ -63,7 +63,7 @@ class Chat:
                 for tool in request.tools
             ]
         out["messages"] = [*_system(request, profile), *_messages(request.messages, profile)]
-        out.update(_params(request.params, profile))
+        out.update(passed(request.params, profile, _OWN))
         if request.output is not None:
             out["response_format"] = _response_format(request, profile)
         out["stream"] = stream
@@ -85,21 +85,6 @@ def _function(name: str, description: str, parameters: Json) -> Json:
 
 
 _OWN = frozenset({"model", "messages", "tools", "stream", "stream_options"})
-_LIMITS = frozenset({"max_tokens", "max_completion_tokens", "max_output_tokens"})
-
-
-def _params(params: Mapping[str, Json], profile: Profile) -> dict[str, Json]:
-    renames = dict(profile.renames)
-    out: dict[str, Json] = {}
-    for name, value in params.items():
-        if name in _OWN:
-            raise bad_request(f'The parameter "{name}" is made from the request itself.', "Leave it out of params.")
-        if name in profile.refuses:
-            raise bad_request(f'{profile.name} does not take the parameter "{name}".', "Leave it out for this model.")
-        if name == "n" and value != 1:
-            raise bad_request("A step has one answer, so n must be 1.", "Leave it out of params.")
-        out[profile.max_tokens if name in _LIMITS else renames.get(name, name)] = value
-    return out
 
 
 def _response_format(request: Request, profile: Profile) -> Json:
@@ -228,9 +213,7 @@ def _result_pictures(result: Result, profile: Profile) -> list[Json]:
 
 # --- up: what is answered --------------------------------------------------------------------------------
 
-_Reason = Literal["end", "calls", "length", "refused"]
-
-_FINISH: Mapping[str, _Reason] = {
+_FINISH: Mapping[str, FinishReason] = {
     "length": "length",
     "max_tokens": "length",
     "model_length": "length",  # Mistral
@@ -253,14 +236,11 @@ _REASONING = ("reasoning_content", "reasoning")
 """Where reasoning text stands; some servers send the same text in both, so the first that has any counts."""
 
 
-class ChatReader:
+class ChatReader(Reading):
     """Reads one answer. Feed it events and then `end`, or one `body` and then `end`."""
 
     def __init__(self, profile: Profile) -> None:
-        self.done = False
-        self._profile = profile
-        self._assembly = Assembly()
-        self._usage: Usage | None = None
+        super().__init__(profile)
         self._finish = ""
         self._refused = False
         self._segment = ("", 0)
@@ -273,65 +253,32 @@ class ChatReader:
         if event.data.strip() == "[DONE]":
             self.done = True
             return ()
-        try:
-            value = parsed(event.data)
-        except ValueError:
-            if not event.whole:
-                return ()  # cut off in the middle; `end` tells whether that matters
-            raise self._fault("server", "The stream holds an event that is not JSON.", event.data) from None
-        return self._taken(value, event.data, error=event.name == "error")
+        return super().event(event)
 
-    def body(self, body: bytes) -> Sequence[Piece]:
-        """The pieces of a whole answer."""
-        try:
-            value = parsed(body)
-        except ValueError:
-            text = body.decode("utf-8", "replace")
-            if not body.strip() or body.lstrip()[:1] in b"{[":
-                raise self._fault("interrupted", "The answer ends in the middle.", text) from None
-            raise self._fault("server", "The answer is not JSON.", text) from None
-        no_answer = isinstance(value, dict) and "choices" not in value
-        pieces = self._taken(value, body.decode("utf-8", "replace"), error=no_answer)
-        self.done = True
-        return pieces
-
-    def end(self, why: str = "") -> Sequence[Piece]:
-        """The last pieces. Complete is what gave a stop reason, or said [DONE] after whole content without one."""
+    def _last(self) -> tuple[Iterable[Piece], FinishReason, str] | None:
+        """Complete is what gave a stop reason, or said [DONE] after whole content without one."""
         if self._finish in _BROKEN:
             raise self._fault(_BROKEN[self._finish], f"The provider broke the answer off ({self._finish}).")
         parts = self._assembly.parts
-        calls = [part for part in parts if isinstance(part, Call)]
         # A route of OpenRouter never sets finish_reason; its calls still have to be whole.
-        whole = self.done and parts and all(is_object(call.arguments) for call in calls)
+        whole = self.done and parts and all(is_object(part.arguments) for part in parts if isinstance(part, Call))
         if not self._finish and not whole:
-            raise self._fault("interrupted", f"The stream ended before the answer did{f' ({why})' if why else ''}.")
-        reason: _Reason = "calls" if calls else "end"
-        reason = "refused" if self._refused else _FINISH.get(self._finish, reason)
-        return [*self._payloads(), Finish(finish=reason, usage=self._usage, raw=self._finish)]
+            return None
+        forced: FinishReason | None = "refused" if self._refused else _FINISH.get(self._finish)
+        return self._payloads(), self._ending(forced), self._finish
 
-    def bad_stream(self, why: str) -> ProviderError:
-        """The error for bytes that are no event stream."""
-        return self._fault("server", f"The stream cannot be read: {why}.")
-
-    def _fault(self, kind: Kind, message: str, raw: str = "") -> ProviderError:
-        return ProviderError(kind, message, partial=self._assembly.parts, usage=self._usage, raw=raw)
+    def _is_error(self, value: Json, *, whole: bool) -> bool:
+        if not isinstance(value, dict):
+            return False
+        return bool(value.get("error") or value.get("object") == "error" or (whole and "choices" not in value))
 
     # --- one object ---
 
-    def _taken(self, value: Json, raw: str, *, error: bool) -> Sequence[Piece]:
-        pieces: list[Piece] = []
-        failed = error or (isinstance(value, dict) and bool(value.get("error") or value.get("object") == "error"))
-        try:
-            pieces += self._pieces(value)  # an error may come with the last words and the usage
-        except Malformed as problem:
-            if not failed:
-                raise self._fault("server", f"The answer has an unknown shape: {problem}.", raw) from None
-        if failed:
-            raise error_in_answer(value, raw, partial=self._assembly.parts, usage=self._usage)
-        return pieces
+    def _whole(self, value: Json) -> Iterator[Piece]:
+        return self._pieces(value)
 
     def _pieces(self, value: Json) -> Iterator[Piece]:
-        """The pieces of a chunk or of a whole completion; each is assembled here too, for the error that may come."""
+        """The pieces of a chunk or of a whole completion."""
         usage = of(value, "usage", dict, "it") or of(of(value, "x_groq", dict, "it"), "usage", dict, "x_groq")
         if usage:
             self._usage = usage_of(usage)  # running totals: the last report counts, they are never summed
@@ -340,9 +287,7 @@ class ChatReader:
                 continue
             self._finish = of(choice, "finish_reason", str, "a choice") or self._finish
             delta = of(choice, "delta", dict, "a choice")
-            for piece in self._said(delta or of(choice, "message", dict, "a choice"), whole=not delta):
-                self._assembly.feed(piece)
-                yield piece
+            yield from self._said(delta or of(choice, "message", dict, "a choice"), whole=not delta)
 
     def _said(self, said: Mapping[str, Json], *, whole: bool) -> Iterator[Piece]:
         thought = next((said[name] for name in _REASONING if isinstance(said.get(name), str) and said[name]), "")

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
+from urllib.parse import unquote_to_bytes
+
 from treadle.plugin import ProviderError
 
 
@@ -18,3 +22,25 @@ def reachable(source: str, what: str) -> str:
         f'The {what} "{source[:80]}" is not a URL, and this plugin cannot read the bytes behind it.',
         f"Give the {what} as an http, https or data URL.",
     )
+
+
+def data_of(source: str) -> tuple[str, str] | None:
+    """Media type and base64 text of a data URL (RFC 2397), None for any other source. Raises `ProviderError`."""
+    if not source.startswith("data:"):
+        return None
+    head, comma, data = source[5:].partition(",")
+    kind, *options = head.split(";")
+    if not comma:
+        raise bad_request("A data URL has no comma, so it holds no data.", "Write it as data:TYPE;base64,DATA.")
+    if "base64" not in options:
+        data = base64.b64encode(unquote_to_bytes(data)).decode()
+    return kind or "text/plain", data
+
+
+def words_of(data: str) -> str:
+    """The text that base64 text stands for. Raises `ProviderError` if it is none."""
+    try:
+        return base64.b64decode(data, validate=True).decode()
+    except (binascii.Error, ValueError):
+        hint = "Give the document as base64 of UTF-8 text, or another media type."
+        raise bad_request("A document said to be text holds no UTF-8 text.", hint) from None
