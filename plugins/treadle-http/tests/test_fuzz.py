@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
-from hypothesis import given, settings
+import pytest
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from treadle.plugin import Assembly, ProviderError
@@ -13,6 +15,7 @@ from treadle_http.errors import error_in_answer, error_of
 from treadle_http.profiles import PROFILES
 from treadle_http.sse import BadStream, EventReader
 from treadle_http.wires.chat import ChatReader
+from treadle_http.wires.messages import MessagesReader
 
 LIMIT = 4096
 
@@ -45,8 +48,31 @@ chunks = st.fixed_dictionaries(
 )
 
 
+blocks = st.fixed_dictionaries(
+    {"type": st.sampled_from(["text", "thinking", "tool_use", "redacted_thinking", "server_tool_use"]) | json_values},
+    optional=dict.fromkeys(("text", "thinking", "signature", "id", "name", "input", "citations"), json_values),
+)
+block_events = st.fixed_dictionaries(
+    {"type": st.sampled_from(["message_start", "content_block_start", "content_block_delta", "content_block_stop",
+                              "message_delta", "message_stop", "error"])},
+    optional={
+        "index": st.integers(0, 2) | json_values, "content_block": blocks, "usage": json_values, "message": json_values,
+        "delta": st.dictionaries(st.sampled_from(["type", "text", "thinking", "signature", "partial_json", "citation",
+                                                  "stop_reason", "stop_details"]), json_values, max_size=3),
+    },
+)  # fmt: skip
+READERS: dict[str, Callable[[], Any]] = {
+    "openai": lambda: ChatReader(PROFILES["openai"]),
+    "deepseek": lambda: ChatReader(PROFILES["deepseek"]),
+    "mistral": lambda: ChatReader(PROFILES["mistral"]),
+    "openrouter": lambda: ChatReader(PROFILES["openrouter"]),
+    "anthropic": lambda: MessagesReader(PROFILES["anthropic"]),
+}
+WIRES = {"openai-chat": "openrouter", "anthropic-messages": "anthropic"}
+
+
 def drive(pieces: list[bytes], provider: str) -> None:
-    events, reader, assembly = EventReader(LIMIT), ChatReader(PROFILES[provider]), Assembly()
+    events, reader, assembly = EventReader(LIMIT), READERS[provider](), Assembly()
     try:
         for found in [*(events.feed(piece) for piece in pieces), events.end()]:
             for event in found:
@@ -63,7 +89,7 @@ def drive(pieces: list[bytes], provider: str) -> None:
     assert assembly.reply() is not None
 
 
-providers = st.sampled_from(["openai", "deepseek", "mistral", "openrouter"])
+providers = st.sampled_from(list(READERS))
 
 
 @given(st.lists(st.binary(max_size=60), max_size=12), providers)
@@ -71,18 +97,21 @@ def test_arbitrary_bytes_are_a_reply_or_a_provider_error(pieces: list[bytes], pr
     drive(pieces, provider)
 
 
-@given(st.lists(chunks | json_values, max_size=5), providers)
-@settings(max_examples=150)
+@given(st.lists(chunks | block_events | json_values, max_size=6), providers)
+@settings(max_examples=300)
 def test_arbitrary_events_are_a_reply_or_a_provider_error(values: list[Any], provider: str) -> None:
     drive([b"data: " + json.dumps(value).encode() + b"\n\n" for value in values], provider)
 
 
 @given(
-    json_values | st.fixed_dictionaries({"choices": st.lists(st.fixed_dictionaries({"message": deltas}))}), providers
+    json_values
+    | st.fixed_dictionaries({"choices": st.lists(st.fixed_dictionaries({"message": deltas}))})
+    | st.fixed_dictionaries({"content": st.lists(blocks | json_values)}, optional={"stop_reason": json_values}),
+    providers,
 )
-@settings(max_examples=150)
+@settings(max_examples=200)
 def test_an_arbitrary_whole_answer_is_a_reply_or_a_provider_error(value: Any, provider: str) -> None:
-    reader = ChatReader(PROFILES[provider])
+    reader = READERS[provider]()
     try:
         pieces = [*reader.body(json.dumps(value).encode()), *reader.end()]
     except ProviderError:
@@ -90,10 +119,13 @@ def test_an_arbitrary_whole_answer_is_a_reply_or_a_provider_error(value: Any, pr
     assert pieces
 
 
+@pytest.mark.parametrize("wire", WIRES)
 @given(st.data())
-@settings(max_examples=200, deadline=None)
-def test_a_mutated_recording_is_a_reply_or_a_provider_error(recorded: list[bytes], data: st.DataObject) -> None:
-    body = bytearray(data.draw(st.sampled_from(recorded))[:20_000])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_mutated_recording_is_a_reply_or_a_provider_error(
+    wire: str, recorded: dict[str, list[bytes]], data: st.DataObject
+) -> None:
+    body = bytearray(data.draw(st.sampled_from(recorded[wire]))[:20_000])
     for _ in range(data.draw(st.integers(1, 4))):
         at = data.draw(st.integers(0, max(0, len(body) - 1)))
         change = data.draw(st.sampled_from(["flip", "cut", "drop", "double"]))
@@ -105,7 +137,7 @@ def test_a_mutated_recording_is_a_reply_or_a_provider_error(recorded: list[bytes
             del body[at : at + data.draw(st.integers(1, 80))]
         else:
             body[at:at] = body[at : at + data.draw(st.integers(1, 80))]
-    events, reader = EventReader(1_000_000), ChatReader(PROFILES["openrouter"])
+    events, reader = EventReader(1_000_000), READERS[WIRES[wire]]()
     try:
         for event in [*events.feed(bytes(body)), *events.end()]:
             reader.event(event)

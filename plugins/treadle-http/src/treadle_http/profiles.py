@@ -6,10 +6,15 @@ listed is a `Profile` in the settings; one with a listed name takes that name's 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Literal
+from collections.abc import Iterable, Mapping
+from typing import Literal, get_args
 
 import attrs
+
+from treadle.plugin import Json
+
+WireName = Literal["chat", "responses", "messages", "gemini"]
+Auth = Literal["bearer", "api-key", "x-api-key", "x-goog-api-key"]
 
 
 @attrs.frozen(kw_only=True)
@@ -40,12 +45,12 @@ class Profile:
     """
 
     name: str = ""
-    wire: Literal["chat", "responses", "messages", "gemini"] = "chat"
+    wire: WireName = "chat"
     base_url: str = ""
     base_env: tuple[str, ...] = ()
     key_env: tuple[str, ...] = ()
     key_required: bool = True
-    auth: Literal["bearer", "api-key", "x-api-key", "x-goog-api-key"] = "bearer"
+    auth: Auth = "bearer"
     headers: tuple[tuple[str, str], ...] = ()
     deployments: bool = False
     version_env: tuple[str, ...] = ()
@@ -154,6 +159,20 @@ _ALL = (
         output="json_object",
         echo=("reasoning_content",),
     ),
+    Profile(
+        name="anthropic",
+        wire="messages",
+        base_url="https://api.anthropic.com",
+        base_env=("ANTHROPIC_BASE_URL",),
+        key_env=("ANTHROPIC_API_KEY",),
+        auth="x-api-key",
+        headers=(("anthropic-version", "2023-06-01"),),
+        # Every model since Claude 4 takes as much; the API demands a limit.
+        output_tokens=32_000,
+        renames=(("stop", "stop_sequences"),),
+        id_pattern=r"[a-zA-Z0-9_-]{1,64}",
+        cache_markers=True,
+    ),
     # Servers on one's own machine want no key, and show the model its own reasoning if its template has a place for it.
     Profile(
         name="ollama",
@@ -179,7 +198,65 @@ _ALL = (
         key_required=False,
         echo=("reasoning_content",),
     ),
+    Profile(
+        name="llamacpp-messages",
+        wire="messages",
+        base_url="http://127.0.0.1:8080",
+        base_env=("LLAMACPP_BASE_URL",),
+        key_env=("LLAMACPP_API_KEY",),
+        key_required=False,
+        auth="x-api-key",
+        output_tokens=32_000,
+        renames=(("stop", "stop_sequences"),),
+        id_pattern=r"[a-zA-Z0-9_-]{1,64}",
+    ),
 )
 
 PROFILES: Mapping[str, Profile] = {profile.name: profile for profile in _ALL}
 """The providers known by name."""
+
+
+_CHOICES = {
+    "wire": get_args(WireName),
+    "auth": get_args(Auth),
+    "output": ("json_schema", "json_object"),
+    "file_urls": ("", "file_data", "document_url"),
+}
+
+
+def profiles_of(values: Iterable[Profile | Mapping[str, Json]]) -> tuple[Profile, ...]:
+    """Profiles out of profiles and of tables of their fields, as a settings file holds them. Raises `ValueError`."""
+    return tuple(value if isinstance(value, Profile) else _profile(value) for value in values)
+
+
+def _profile(table: Mapping[str, Json]) -> Profile:
+    if not isinstance(table, Mapping):
+        raise ValueError(f"a provider is a table of a profile's fields, not {type(table).__name__}")
+    known = {field.name: field for field in attrs.fields(Profile)}
+    fields = dict(table)
+    like = fields.pop("like", None)
+    base = PROFILES.get(like) if isinstance(like, str) else Profile()
+    if base is None:
+        raise ValueError(f'no known provider is called "{like}"; known: {", ".join(sorted(PROFILES))}')
+    where = f'provider "{fields.get("name", "")}"'
+    for name, value in fields.items():
+        if name not in known:
+            raise ValueError(f'{where}: there is no field "{name}"; known: like, {", ".join(known)}')
+        fields[name] = _field(f'{where}: "{name}"', value, getattr(base, name))
+    for name, choices in _CHOICES.items():
+        if name in fields and fields[name] not in choices:
+            raise ValueError(f'{where}: "{name}" must be one of {", ".join(choices)}, not "{fields[name]}"')
+    return attrs.evolve(base, **fields)
+
+
+def _field(where: str, value: Json, example: Json) -> Json:
+    """A value of a file as a field of a profile, which is text, a flag, a number, texts or pairs of texts."""
+    if isinstance(example, tuple):
+        if isinstance(value, Mapping):
+            value = list(value.items())
+        if not isinstance(value, list):
+            raise ValueError(f"{where} must be a list or a table, not {type(value).__name__}")
+        return tuple(tuple(item) if isinstance(item, (list, tuple)) else item for item in value)
+    if type(value) is not type(example):
+        raise ValueError(f"{where} must be {type(example).__name__}, not {type(value).__name__}")
+    return value
