@@ -13,11 +13,16 @@ from typing import Any
 import pytest
 import table_anthropic
 import table_chat
+import table_responses
 
 from treadle.plugin import Assembly, Call, ProviderError, Reply, Text
 from treadle_http.sse import EventReader
 
-TABLES: dict[str, Any] = {"openai-chat": table_chat, "anthropic-messages": table_anthropic}
+TABLES: dict[str, Any] = {
+    "openai-chat": table_chat,
+    "anthropic-messages": table_anthropic,
+    "openai-responses": table_responses,
+}
 
 
 def bodies(recordings: Path, wire: str) -> list[tuple[str, bytes]]:
@@ -98,7 +103,7 @@ def test_single_bytes_give_what_the_whole_stream_gives(wire: str, recordings: Pa
             assert split == whole, name
 
 
-PROVIDER = {"openai-chat": "", "anthropic-messages": "anthropic"}
+PROVIDER = {"openai-chat": "", "anthropic-messages": "anthropic", "openai-responses": "openai-responses"}
 STREAMS = [
     ("openai-chat/openai-text-stream", 0),
     ("openai-chat/openai-tool-loop-stream", 0),
@@ -111,6 +116,9 @@ STREAMS = [
     ("anthropic-messages/anthropic-text-stream", 0),
     ("anthropic-messages/anthropic-thinking-tool-loop-stream", 0),
     ("anthropic-messages/anthropic-midstream-error-in-tool", 0),
+    ("openai-responses/openai-phase-stream-loop", 0),
+    ("openai-responses/openrouter-raw-cot-interleaved", 0),
+    ("openai-responses/openai-midstream-error", 0),
 ]
 
 

@@ -16,6 +16,7 @@ from treadle_http.profiles import PROFILES
 from treadle_http.sse import BadStream, EventReader
 from treadle_http.wires.chat import ChatReader
 from treadle_http.wires.messages import MessagesReader
+from treadle_http.wires.responses import ResponsesReader
 
 LIMIT = 4096
 
@@ -61,14 +62,33 @@ block_events = st.fixed_dictionaries(
                                                   "stop_reason", "stop_details"]), json_values, max_size=3),
     },
 )  # fmt: skip
+items = st.fixed_dictionaries(
+    {"type": st.sampled_from(["message", "reasoning", "function_call", "web_search_call"]) | json_values},
+    optional=dict.fromkeys(("id", "call_id", "name", "arguments", "content", "summary", "phase"), json_values),
+)
+item_events = st.fixed_dictionaries(
+    {"type": st.sampled_from(["response.output_item.added", "response.output_item.done", "response.output_text.delta",
+                              "response.reasoning_text.delta", "response.reasoning_summary_text.delta",
+                              "response.function_call_arguments.delta", "response.content_part.added",
+                              "response.completed", "response.incomplete", "response.failed", "error"])},
+    optional={
+        "output_index": st.integers(0, 2) | json_values, "item": items, "item_id": json_values, "delta": json_values,
+        "content_index": st.integers(0, 1) | json_values,
+        "response": st.fixed_dictionaries({"output": st.lists(items, max_size=2)}, optional={
+            "status": st.just("completed") | json_values, "usage": json_values, "error": json_values,
+            "incomplete_details": json_values,
+        }),
+    },
+)  # fmt: skip
 READERS: dict[str, Callable[[], Any]] = {
     "openai": lambda: ChatReader(PROFILES["openai"]),
     "deepseek": lambda: ChatReader(PROFILES["deepseek"]),
     "mistral": lambda: ChatReader(PROFILES["mistral"]),
     "openrouter": lambda: ChatReader(PROFILES["openrouter"]),
     "anthropic": lambda: MessagesReader(PROFILES["anthropic"]),
+    "openai-responses": lambda: ResponsesReader(PROFILES["openai-responses"]),
 }
-WIRES = {"openai-chat": "openrouter", "anthropic-messages": "anthropic"}
+WIRES = {"openai-chat": "openrouter", "anthropic-messages": "anthropic", "openai-responses": "openai-responses"}
 
 
 def drive(pieces: list[bytes], provider: str) -> None:
@@ -97,7 +117,7 @@ def test_arbitrary_bytes_are_a_reply_or_a_provider_error(pieces: list[bytes], pr
     drive(pieces, provider)
 
 
-@given(st.lists(chunks | block_events | json_values, max_size=6), providers)
+@given(st.lists(chunks | block_events | item_events | json_values, max_size=6), providers)
 @settings(max_examples=300)
 def test_arbitrary_events_are_a_reply_or_a_provider_error(values: list[Any], provider: str) -> None:
     drive([b"data: " + json.dumps(value).encode() + b"\n\n" for value in values], provider)
@@ -106,6 +126,7 @@ def test_arbitrary_events_are_a_reply_or_a_provider_error(values: list[Any], pro
 @given(
     json_values
     | st.fixed_dictionaries({"choices": st.lists(st.fixed_dictionaries({"message": deltas}))})
+    | st.fixed_dictionaries({"output": st.lists(items | json_values)}, optional={"status": json_values})
     | st.fixed_dictionaries({"content": st.lists(blocks | json_values)}, optional={"stop_reason": json_values}),
     providers,
 )

@@ -9,11 +9,16 @@ from typing import Any
 import pytest
 import table_anthropic
 import table_chat
+import table_responses
 from wire_tables import check_failed, check_said
 
 from treadle.plugin import ProviderError
 
-TABLES: dict[str, Any] = {"openai-chat": table_chat, "anthropic-messages": table_anthropic}
+TABLES: dict[str, Any] = {
+    "openai-chat": table_chat,
+    "anthropic-messages": table_anthropic,
+    "openai-responses": table_responses,
+}
 ALL = [f"{wire}/{name}" for wire, table in TABLES.items() for name in table.EXPECTED]
 
 

@@ -100,6 +100,10 @@ def _wire(name: str) -> Wire:
         from .wires.messages import Messages
 
         return Messages()
+    if name == "responses":
+        from .wires.responses import Responses
+
+        return Responses()
     raise UsageError(f'There is no wire "{name}". A profile names one of chat, messages, responses and gemini.')
 
 

@@ -37,7 +37,8 @@ class Profile:
     parameters the server does not take. `stream_usage`: usage of a stream has to be asked for. `output` is how a
     structured answer is asked for. `id_pattern` is what a call's id must match in full. `cache_markers`: a request
     says where a prefix ends that is worth keeping. `file_urls` is the content part for a document by URL, empty if
-    the server takes none.
+    the server takes none. `encrypted_models` matches the names of models that are asked for encrypted reasoning: others
+    refuse to be.
 
     Dialect of reasoning:
     `echo` are the fields of a reply that are sent back on later requests, `thinking` standing for content chunks of
@@ -63,6 +64,7 @@ class Profile:
     output: Literal["json_schema", "json_object"] = "json_schema"
     id_pattern: str = r"[\x21-\x7e]{1,40}"
     cache_markers: bool = False
+    encrypted_models: str = "(?!)"
     file_urls: Literal["", "file_data", "document_url"] = ""
     echo: tuple[str, ...] = ()
     echo_empty: tuple[str, ...] = ()
@@ -81,6 +83,27 @@ _ALL = (
         key_env=("OPENAI_API_KEY",),
         # Reasoning models refuse max_tokens, the others take both (API reference, "max_completion_tokens").
         max_tokens="max_completion_tokens",
+    ),
+    Profile(
+        name="openai-responses",
+        wire="responses",
+        base_url="https://api.openai.com/v1",
+        base_env=("OPENAI_BASE_URL",),
+        key_env=("OPENAI_API_KEY",),
+        max_tokens="max_output_tokens",
+        id_pattern=r"[\x21-\x7e]{1,64}",
+        encrypted_models=r"o\d|gpt-[5-9](?!-chat)|codex",
+    ),
+    Profile(
+        name="azure-responses",
+        wire="responses",
+        base_env=("AZURE_OPENAI_ENDPOINT",),
+        key_env=("AZURE_OPENAI_API_KEY",),
+        auth="api-key",
+        deployments=True,
+        max_tokens="max_output_tokens",
+        id_pattern=r"[\x21-\x7e]{1,64}",
+        encrypted_models=r"o\d|gpt-[5-9](?!-chat)|codex",
     ),
     Profile(
         name="azure",
@@ -136,6 +159,16 @@ _ALL = (
         base_url="https://api.x.ai/v1",
         base_env=("XAI_BASE_URL",),
         key_env=("XAI_API_KEY",),
+    ),
+    Profile(
+        name="xai-responses",
+        wire="responses",
+        base_url="https://api.x.ai/v1",
+        base_env=("XAI_BASE_URL",),
+        key_env=("XAI_API_KEY",),
+        max_tokens="max_output_tokens",
+        id_pattern=r"[\x21-\x7e]{1,64}",
+        encrypted_models="grok",
     ),
     Profile(
         name="cerebras",
@@ -197,6 +230,16 @@ _ALL = (
         key_env=("LLAMACPP_API_KEY",),
         key_required=False,
         echo=("reasoning_content",),
+    ),
+    Profile(
+        name="llamacpp-responses",
+        wire="responses",
+        base_url="http://127.0.0.1:8080/v1",
+        base_env=("LLAMACPP_BASE_URL",),
+        key_env=("LLAMACPP_API_KEY",),
+        key_required=False,
+        max_tokens="max_output_tokens",
+        id_pattern=r"[\x21-\x7e]{1,64}",
     ),
     Profile(
         name="llamacpp-messages",

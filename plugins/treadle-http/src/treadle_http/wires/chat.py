@@ -34,7 +34,6 @@ from treadle.plugin import (
 from treadle_http.errors import Kind
 from treadle_http.history import named, repaired
 from treadle_http.profiles import Profile
-from treadle_http.sse import Event
 
 from . import Malformed
 from .calls import CallIds, is_object, replayable
@@ -247,13 +246,6 @@ class ChatReader(Reading):
         self._thoughts: dict[str, _Thought] = {}
         self._details: list[dict[str, Json]] = []
         self._calls = _Calls()
-
-    def event(self, event: Event) -> Sequence[Piece]:
-        """The pieces of one event."""
-        if event.data.strip() == "[DONE]":
-            self.done = True
-            return ()
-        return super().event(event)
 
     def _last(self) -> tuple[Iterable[Piece], FinishReason, str] | None:
         """Complete is what gave a stop reason, or said [DONE] after whole content without one."""

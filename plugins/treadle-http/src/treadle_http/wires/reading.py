@@ -36,6 +36,10 @@ class Reading:
         """Whether an event, or a whole answer, is an error."""
         raise NotImplementedError
 
+    def _error_of(self, value: Json) -> Json:
+        """The object that says what went wrong."""
+        return value
+
     def _last(self) -> tuple[Iterable[Piece], FinishReason, str] | None:
         """The last parts, why the answer ended, and the provider's word for it; None if it had not ended."""
         raise NotImplementedError
@@ -44,6 +48,9 @@ class Reading:
 
     def event(self, event: Event) -> Sequence[Piece]:
         """The pieces of one event."""
+        if event.data.strip() == "[DONE]":
+            self.done = True
+            return ()
         try:
             value = parsed(event.data)
         except ValueError:
@@ -101,5 +108,5 @@ class Reading:
             if not failed:
                 raise self._fault("server", f"The answer has an unknown shape: {problem}.", raw) from None
         if failed:
-            raise error_in_answer(value, raw, partial=self._assembly.parts, usage=self._usage)
+            raise error_in_answer(self._error_of(value), raw, partial=self._assembly.parts, usage=self._usage)
         return pieces
