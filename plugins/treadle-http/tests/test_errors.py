@@ -18,6 +18,20 @@ def kind(status: int, body: Any, headers: dict[str, str] | None = None) -> str:
 @pytest.mark.parametrize(
     ("status", "body", "expected"),
     [
+        (429, {"error": {"message": "exceeded your current quota", "details": [{"retryDelay": "48s"}]}}, "rate_limit"),
+        (
+            429,
+            {
+                "error": {
+                    "message": "exceeded your current quota",
+                    "details": [
+                        {"violations": [{"quotaId": "GenerateRequestsPerDayPerProject"}]},
+                        {"retryDelay": "48s"},
+                    ],
+                }
+            },
+            "quota",
+        ),
         (401, {"error": {"message": "no"}}, "auth"),
         (403, {"detail": "Forbidden"}, "auth"),
         (400, {"code": "Client specified an invalid argument", "error": "Incorrect API key provided: x"}, "auth"),

@@ -15,6 +15,7 @@ from treadle_http.errors import error_in_answer, error_of
 from treadle_http.profiles import PROFILES
 from treadle_http.sse import BadStream, EventReader
 from treadle_http.wires.chat import ChatReader
+from treadle_http.wires.gemini import GeminiReader
 from treadle_http.wires.messages import MessagesReader
 from treadle_http.wires.responses import ResponsesReader
 
@@ -80,15 +81,38 @@ item_events = st.fixed_dictionaries(
         }),
     },
 )  # fmt: skip
+gemini_parts = st.dictionaries(
+    st.sampled_from(["text", "thought", "thoughtSignature", "functionCall", "inlineData"]),
+    json_values | st.fixed_dictionaries({}, optional={
+        "name": st.text(max_size=3), "args": json_values, "id": json_values, "willContinue": st.booleans(),
+        "partialArgs": st.lists(st.fixed_dictionaries({"jsonPath": st.text("$.[]'\"a0", max_size=8)},
+                                                      optional={"stringValue": json_values}), max_size=3),
+    }),
+    max_size=3,
+)  # fmt: skip
+candidates = st.fixed_dictionaries(
+    {"candidates": st.lists(
+        st.fixed_dictionaries({"content": st.fixed_dictionaries({"parts": st.lists(gemini_parts, max_size=3)})},
+                              optional={"finishReason": st.sampled_from(["STOP", "SAFETY"]) | json_values}),
+        max_size=2,
+    )},
+    optional={"usageMetadata": json_values, "promptFeedback": json_values},
+)  # fmt: skip
 READERS: dict[str, Callable[[], Any]] = {
     "openai": lambda: ChatReader(PROFILES["openai"]),
     "deepseek": lambda: ChatReader(PROFILES["deepseek"]),
     "mistral": lambda: ChatReader(PROFILES["mistral"]),
     "openrouter": lambda: ChatReader(PROFILES["openrouter"]),
     "anthropic": lambda: MessagesReader(PROFILES["anthropic"]),
+    "gemini": lambda: GeminiReader(PROFILES["gemini"]),
     "openai-responses": lambda: ResponsesReader(PROFILES["openai-responses"]),
 }
-WIRES = {"openai-chat": "openrouter", "anthropic-messages": "anthropic", "openai-responses": "openai-responses"}
+WIRES = {
+    "openai-chat": "openrouter",
+    "anthropic-messages": "anthropic",
+    "openai-responses": "openai-responses",
+    "gemini": "gemini",
+}
 
 
 def drive(pieces: list[bytes], provider: str) -> None:
@@ -117,7 +141,7 @@ def test_arbitrary_bytes_are_a_reply_or_a_provider_error(pieces: list[bytes], pr
     drive(pieces, provider)
 
 
-@given(st.lists(chunks | block_events | item_events | json_values, max_size=6), providers)
+@given(st.lists(chunks | block_events | item_events | candidates | json_values, max_size=6), providers)
 @settings(max_examples=300)
 def test_arbitrary_events_are_a_reply_or_a_provider_error(values: list[Any], provider: str) -> None:
     drive([b"data: " + json.dumps(value).encode() + b"\n\n" for value in values], provider)
@@ -126,6 +150,7 @@ def test_arbitrary_events_are_a_reply_or_a_provider_error(values: list[Any], pro
 @given(
     json_values
     | st.fixed_dictionaries({"choices": st.lists(st.fixed_dictionaries({"message": deltas}))})
+    | candidates
     | st.fixed_dictionaries({"output": st.lists(items | json_values)}, optional={"status": json_values})
     | st.fixed_dictionaries({"content": st.lists(blocks | json_values)}, optional={"stop_reason": json_values}),
     providers,

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import table_anthropic
 import table_chat
+import table_gemini
 import table_responses
 from wire_tables import check_failed, check_said
 
@@ -18,6 +19,7 @@ TABLES: dict[str, Any] = {
     "openai-chat": table_chat,
     "anthropic-messages": table_anthropic,
     "openai-responses": table_responses,
+    "gemini": table_gemini,
 }
 ALL = [f"{wire}/{name}" for wire, table in TABLES.items() for name in table.EXPECTED]
 

@@ -104,6 +104,10 @@ def _wire(name: str) -> Wire:
         from .wires.responses import Responses
 
         return Responses()
+    if name == "gemini":
+        from .wires.gemini import Gemini
+
+        return Gemini()
     raise UsageError(f'There is no wire "{name}". A profile names one of chat, messages, responses and gemini.')
 
 

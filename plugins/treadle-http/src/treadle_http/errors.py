@@ -114,7 +114,7 @@ def kind_of(status: int | None, facts: Facts) -> Kind:
         return "auth"
     if status == 404 or "model_not_found" in facts.codes:
         return "not_found"
-    if status == 402 or (status in (429, None) and _QUOTA.search(said)):
+    if status == 402 or (status in (429, None) and _QUOTA.search(said) and not _comes_back(facts)):
         return "quota"
     if status == 429 or "rate_limit" in facts.codes or "resource_exhausted" in facts.codes:
         return "rate_limit"
@@ -123,6 +123,12 @@ def kind_of(status: int | None, facts: Facts) -> Kind:
     if status is None:
         return "bad_request" if "invalid_request" in facts.codes else "server"
     return "server" if status >= 500 or status in (408, 409, 425) else "bad_request"
+
+
+def _comes_back(facts: Facts) -> bool:
+    """Whether a spent quota is one of minutes: Gemini calls all limits quotas, and says of these when to come back."""
+    lasting = "insufficient_quota" in facts.codes or "perday" in facts.codes
+    return facts.retry_after_seconds is not None and not lasting
 
 
 def _hint(facts: Facts) -> str:
@@ -193,8 +199,13 @@ def _details(inner: Mapping[str, Json]) -> list[Mapping[str, Json]]:
 
 
 def _reasons(inner: Mapping[str, Json]) -> str:
-    """`reason` of Google's ErrorInfo details (google.rpc.ErrorInfo)."""
-    return " ".join(item["reason"] for item in _details(inner) if isinstance(item.get("reason"), str))
+    """`reason` of Google's ErrorInfo details and `quotaId` of its QuotaFailure (google.rpc)."""
+    found = [item.get("reason") for item in _details(inner)]
+    for item in _details(inner):
+        violations = item.get("violations")
+        if isinstance(violations, list):
+            found += [each.get("quotaId") for each in violations if isinstance(each, dict)]
+    return " ".join(each for each in found if isinstance(each, str))
 
 
 # --- when to come back --------------------------------------------------------------------------------

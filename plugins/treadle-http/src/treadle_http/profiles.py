@@ -37,8 +37,8 @@ class Profile:
     parameters the server does not take. `stream_usage`: usage of a stream has to be asked for. `output` is how a
     structured answer is asked for. `id_pattern` is what a call's id must match in full. `cache_markers`: a request
     says where a prefix ends that is worth keeping. `file_urls` is the content part for a document by URL, empty if
-    the server takes none. `encrypted_models` matches the names of models that are asked for encrypted reasoning: others
-    refuse to be.
+    the server takes none. `encrypted_models` matches the names of models that are asked for encrypted reasoning, since
+    others refuse to be; `signed_models` those that want a signature at each first call, also at another model's.
 
     Dialect of reasoning:
     `echo` are the fields of a reply that are sent back on later requests, `thinking` standing for content chunks of
@@ -65,6 +65,7 @@ class Profile:
     id_pattern: str = r"[\x21-\x7e]{1,40}"
     cache_markers: bool = False
     encrypted_models: str = "(?!)"
+    signed_models: str = "(?!)"
     file_urls: Literal["", "file_data", "document_url"] = ""
     echo: tuple[str, ...] = ()
     echo_empty: tuple[str, ...] = ()
@@ -205,6 +206,18 @@ _ALL = (
         renames=(("stop", "stop_sequences"),),
         id_pattern=r"[a-zA-Z0-9_-]{1,64}",
         cache_markers=True,
+    ),
+    Profile(
+        name="gemini",
+        wire="gemini",
+        base_url="https://generativelanguage.googleapis.com",
+        base_env=("GOOGLE_GEMINI_BASE_URL", "GEMINI_BASE_URL"),
+        key_env=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+        auth="x-goog-api-key",
+        max_tokens="maxOutputTokens",
+        renames=(("stop", "stopSequences"), ("top_p", "topP"), ("top_k", "topK")),
+        id_pattern=r"[\x21-\x7e]{1,64}",
+        signed_models=r"(models/)?gemini-(?![12]\b)",
     ),
     # Servers on one's own machine want no key, and show the model its own reasoning if its template has a place for it.
     Profile(

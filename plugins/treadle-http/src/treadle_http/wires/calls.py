@@ -51,6 +51,7 @@ class CallIds:
         self._valid = re.compile(profile.id_pattern)
         self._by_call: dict[str, str] = {}
         self._taken: set[str] = set()
+        self._given: set[str] = set()
 
     def of_call(self, call: Call) -> str:
         """The provider's own id if it fits and names no earlier call (some servers say "0" each time)."""
@@ -58,11 +59,18 @@ class CallIds:
             if wanted not in self._taken and self._valid.fullmatch(wanted):
                 break
         self._by_call[call.id] = wanted
+        if call.provider_id:
+            self._given.add(call.id)
         self._taken.add(wanted)
         return wanted
 
     def of_result(self, result: Result) -> str:
+        """The id under which the result's call was sent."""
         return self._by_call[result.call_id]
+
+    def is_known(self, result: Result) -> bool:
+        """Whether the result's call has an id of a provider; Gemini's older models give none and want none."""
+        return result.call_id in self._given
 
 
 _DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
