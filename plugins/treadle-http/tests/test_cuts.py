@@ -159,3 +159,29 @@ async def test_a_whole_answer_cut_short_is_an_interrupted_error(replay: Any, at:
     model = at(f"{replay.url}/r/openai-chat/openai-tool-loop;cut=300/v1")
     with pytest.raises(ProviderError, match="interrupted"):
         await ask(model)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("wire", TABLES)
+async def test_a_connection_cut_after_any_event_of_any_recording_is_judged_right(
+    wire: str, replay: Any, at: Any, ask: Any, recordings: Path
+) -> None:
+    for name, body in bodies(recordings, wire):
+        recording, _, number = name.partition("/")
+        pieces = events_of(body)
+        for count in range(1, len(pieces)):
+            before = b"".join(pieces[:count])
+            replay.reset()
+            address = f"{replay.url}/r/{wire}/{recording};only={number};cut={len(before)}/v1"
+            model = at(address, PROVIDER[wire])
+            for _ in range(int(number)):
+                await given(ask, model)
+            check(wire, name, before, await given(ask, model))
+
+
+async def given(ask: Any, model: Any) -> Reply | ProviderError:
+    try:
+        reply: Reply = await ask(model)
+    except ProviderError as error:
+        return error
+    return reply
