@@ -34,13 +34,10 @@ def _quiet_environment(monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.delenv(name)
 
 
-def shared_folder() -> Path:
-    given = os.environ.get("TREADLE_SHARED")
-    return Path(given) if given else Path(__file__).resolve().parents[3].parent / "shared"
-
-
 @pytest.fixture(scope="session")
 def recordings() -> Path:
+    from wire_tables import shared_folder
+
     folder = shared_folder() / "recordings"
     if not folder.is_dir():
         pytest.skip("the recordings are not here; TREADLE_SHARED names the folder that holds them")

@@ -6,6 +6,8 @@ Usage is written as the subtraction that the recording asks for. A long text is 
 from __future__ import annotations
 
 import json
+import os
+from pathlib import Path
 from typing import TypeAlias, Union
 
 import attrs
@@ -132,3 +134,8 @@ def with_ids(history: list[Message], number: int) -> list[Message]:
 
 def called(history: list[Message], provider_id: str) -> Call | None:
     return next((call for message in history for call in message.calls if call.provider_id == provider_id), None)
+
+
+def shared_folder() -> Path:
+    given = os.environ.get("TREADLE_SHARED")
+    return Path(given) if given else Path(__file__).resolve().parents[3].parent / "shared"
