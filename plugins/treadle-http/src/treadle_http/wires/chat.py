@@ -264,6 +264,18 @@ class ChatReader(Reading):
             return False
         return bool(value.get("error") or value.get("object") == "error" or (whole and "choices" not in value))
 
+    def _usage_of(self, counts: Mapping[str, Json]) -> Usage:
+        return usage_of(counts)
+
+    def _quick(self, value: Json) -> Piece | None:
+        (choice,) = value["choices"]
+        delta = choice["delta"]
+        text = delta["content"]
+        other = choice.get("finish_reason") or choice.get("index") or value.get("usage") or value.get("x_groq")
+        if other or not text or type(text) is not str or value.get("error") or value.get("object") == "error":
+            return None
+        return TextDelta(text, self._key("text")) if len(delta) == 1 else None
+
     # --- one object ---
 
     def _whole(self, value: Json) -> Iterator[Piece]:
@@ -273,7 +285,7 @@ class ChatReader(Reading):
         """The pieces of a chunk or of a whole completion."""
         usage = of(value, "usage", dict, "it") or of(of(value, "x_groq", dict, "it"), "usage", dict, "x_groq")
         if usage:
-            self._usage = usage_of(usage)  # running totals: the last report counts, they are never summed
+            self._counts = usage
         for choice in of(value, "choices", list, "it"):
             if of(choice, "index", int, "a choice") != 0:
                 continue

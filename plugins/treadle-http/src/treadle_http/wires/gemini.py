@@ -259,7 +259,7 @@ class GeminiReader(Reading):
             self._finish, self._why = blocked, of(feedback, "blockReasonMessage", str, "promptFeedback")
         usage = of(value, "usageMetadata", dict, "it")
         if any(isinstance(tokens, int) for tokens in usage.values()):
-            self._usage = usage_of(usage)  # running totals: the last report counts, they are never summed
+            self._counts = usage
         for candidate in of(value, "candidates", list, "it"):
             if of(candidate, "index", int, "a candidate") != 0:
                 continue
@@ -267,6 +267,20 @@ class GeminiReader(Reading):
                 yield from self._part(part)
             self._finish = of(candidate, "finishReason", str, "a candidate") or self._finish
             self._why = of(candidate, "finishMessage", str, "a candidate") or self._why
+
+    def _usage_of(self, counts: Mapping[str, Json]) -> Usage:
+        return usage_of(counts)
+
+    def _quick(self, value: Json) -> Piece | None:
+        (candidate,) = value["candidates"]
+        (part,) = candidate["content"]["parts"]
+        text, usage = part["text"], value.get("usageMetadata", {})
+        other = candidate.get("finishReason") or candidate.get("index") or "promptFeedback" in value or "error" in value
+        if other or len(part) != 1 or not text or type(text) is not str or type(usage) is not dict:
+            return None
+        if "promptTokenCount" in usage:
+            self._counts = usage
+        return TextDelta(text, self._key("text", alone=False))
 
     # --- parts ---
 

@@ -244,7 +244,6 @@ class MessagesReader(Reading):
         self._starts = 0
         self._open: dict[int, _Block] = {}
         self._begun: list[str] = []
-        self._counts: dict[str, Json] = {}
 
     def _is_error(self, value: Json, *, whole: bool) -> bool:
         return isinstance(value, dict) and (value.get("type") == "error" or (whole and "content" not in value))
@@ -293,9 +292,20 @@ class MessagesReader(Reading):
 
     def _counted(self, usage: Mapping[str, Json]) -> None:
         """Counts are running totals and an event holds some of them: the last of each counts, none is added."""
-        self._counts.update((name, value) for name, value in usage.items() if value is not None)
-        if self._counts:
-            self._usage = usage_of(self._counts)
+        self._counts = {**self._counts, **{name: value for name, value in usage.items() if value is not None}}
+
+    def _usage_of(self, counts: Mapping[str, Json]) -> Usage:
+        return usage_of(counts)
+
+    def _quick(self, value: Json) -> Piece | None:
+        if value["type"] != "content_block_delta" or value["delta"]["type"] != "text_delta":
+            return None
+        delta, block = value["delta"], self._open[value["index"]]
+        text = delta["text"]
+        if block.kind != "text" or len(delta) != 2 or not text or type(text) is not str:
+            return None
+        block.add("text", text)
+        return TextDelta(text, block.key)
 
     # --- blocks ---
 

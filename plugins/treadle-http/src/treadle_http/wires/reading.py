@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from treadle.plugin import Assembly, Call, Finish, FinishReason, Json, Piece, ProviderError, Usage
 from treadle_http.errors import Kind, error_in_answer
@@ -20,7 +20,7 @@ class Reading:
         self.done = False
         self._profile = profile
         self._assembly = Assembly()
-        self._usage: Usage | None = None
+        self._counts: Mapping[str, Json] = {}
 
     # --- what a wire knows ---
 
@@ -40,6 +40,14 @@ class Reading:
         """The object that says what went wrong."""
         return value
 
+    def _usage_of(self, counts: Mapping[str, Json]) -> Usage:
+        """The provider's last report as usage."""
+        raise NotImplementedError
+
+    def _quick(self, value: Json) -> Piece | None:
+        """The words of the plainest event, which nearly all are; None leaves it to `_pieces`. Any fault is None too."""
+        return None
+
     def _last(self) -> tuple[Iterable[Piece], FinishReason, str] | None:
         """The last parts, why the answer ended, and the provider's word for it; None if it had not ended."""
         raise NotImplementedError
@@ -57,6 +65,13 @@ class Reading:
             if not event.whole:
                 return ()  # cut off in the middle; `end` tells whether that matters
             raise self._fault("server", "The stream holds an event that is not JSON.", event.data) from None
+        try:
+            piece = self._quick(value) if event.name != "error" else None
+        except (TypeError, KeyError, ValueError, AttributeError, IndexError):
+            piece = None
+        if piece is not None:
+            self._assembly.feed(piece)
+            return (piece,)
         failed = event.name == "error" or self._is_error(value, whole=False)
         return self._taken(self._pieces(value), value, event.data, failed=failed)
 
@@ -86,6 +101,11 @@ class Reading:
         return self._fault("server", f"The stream cannot be read: {why}.")
 
     # --- for the wire ---
+
+    @property
+    def _usage(self) -> Usage | None:
+        """What was counted so far: running totals, of which the last report counts; they are never summed."""
+        return self._usage_of(self._counts) if self._counts else None
 
     def _fault(self, kind: Kind, message: str, raw: str = "") -> ProviderError:
         return ProviderError(kind, message, partial=self._assembly.parts, usage=self._usage, raw=raw)

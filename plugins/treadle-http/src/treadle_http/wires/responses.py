@@ -267,7 +267,7 @@ class ResponsesReader(Reading):
         self._status = of(value, "status", str, "the response")
         self._reason = of(of(value, "incomplete_details", dict, "the response"), "reason", str, "incomplete_details")
         if usage := of(value, "usage", dict, "the response"):
-            self._usage = usage_of(usage)
+            self._counts = usage
 
     def _pieces(self, value: Json) -> Iterator[Piece]:
         kind = of(value, "type", str, "an event")
@@ -282,6 +282,19 @@ class ResponsesReader(Reading):
             yield from self._added(kind, value)
         elif kind == "response.content_part.added" and (item := self._items.get(self._place(value))):
             item.place(of(value, "content_index", int, "an event"))
+
+    def _usage_of(self, counts: Mapping[str, Json]) -> Usage:
+        return usage_of(counts)
+
+    def _quick(self, value: Json) -> Piece | None:
+        if value["type"] != "response.output_text.delta":
+            return None
+        item, text = self._items[value["output_index"]], value["delta"]
+        if item.kind != "message" or not text or type(text) is not str or type(value["content_index"]) is not int:
+            return None
+        key = item.place(value["content_index"])
+        item.add(key, text)
+        return TextDelta(text, key)
 
     # --- items ---
 
