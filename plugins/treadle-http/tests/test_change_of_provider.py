@@ -14,7 +14,18 @@ import table_gemini
 import table_responses
 from wire_tables import with_ids
 
-from treadle.plugin import Call, Message, Payload, Reasoning, Request, Result, Text, as_message
+from treadle.codec import dump_data, load_data
+from treadle.plugin import (
+    AssistantMessage,
+    Call,
+    Message,
+    Payload,
+    Reasoning,
+    Request,
+    Result,
+    Text,
+    as_message,
+)
 from treadle_http.profiles import PROFILES, Profile
 
 ASKED = [
@@ -168,3 +179,22 @@ def test_history_that_a_hook_tore_apart_is_whole_again(provider: str) -> None:
     body = body_of(provider, messages)
     assert all(calls == results for calls, results in PAIRS[provider](body))
     assert json.dumps(body).count("late") == 2  # the stray one's words are kept
+
+
+def stored(message: Message) -> Message:
+    """The message after a stay in a store that keeps text."""
+    if message.role != "assistant":
+        return message
+    said = AssistantMessage(message=message, finish="calls", usage=None)
+    loaded = load_data("assistant/message", dump_data(said))
+    assert isinstance(loaded, AssistantMessage)
+    return loaded.message
+
+
+@pytest.mark.parametrize("provider", WIRES)
+async def test_tc_043_a_session_from_a_store_is_sent_byte_for_byte_as_before(
+    provider: str, replay: Any, at: Any, ask: Any
+) -> None:
+    messages = await history(replay, at, ask)
+    before = body_of(provider, messages)
+    assert json.dumps(body_of(provider, [stored(message) for message in messages])) == json.dumps(before)
