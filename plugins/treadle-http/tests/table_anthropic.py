@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 from typing import Any
@@ -294,3 +295,15 @@ class Seen:
         self.whole = self.whole or bool(event.get("delta", {}).get("stop_reason"))
         self.text += event.get("delta", {}).get("text", "")
         self.calls += event.get("content_block", {}).get("type") == "tool_use"
+
+
+def comparable(message: dict[str, Any]) -> dict[str, Any]:
+    """A message without what means the same: a plain text is a block, and marks for the cache say nothing."""
+    content = copy.deepcopy(message["content"])
+    content = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    for block in content:
+        block.pop("cache_control", None)
+        if block["type"] == "tool_result":
+            block["content"] = comparable({"role": "", "content": block["content"]})["content"]
+            block.pop("is_error", None)
+    return {"role": message["role"], "content": content}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 from typing import Any
@@ -234,3 +235,25 @@ class Seen:
             for part in candidate.get("content", {}).get("parts", ()):
                 self.text += "" if part.get("thought") else part.get("text", "")
                 self.calls += "functionCall" in part
+
+
+def comparable(content: dict[str, Any]) -> dict[str, Any]:
+    """A content without what means the same.
+
+    Recorded clients made up ids, or left them out; some wrote signatures in the other alphabet of base64; the words
+    of a result stand under a name of their choice.
+    """
+    out = copy.deepcopy(content)
+    for part in out["parts"]:
+        if "thoughtSignature" in part:
+            part["thoughtSignature"] = part["thoughtSignature"].translate({ord("-"): "+", ord("_"): "/"})
+        for name in ("functionCall", "functionResponse"):
+            part.get(name, {}).pop("id", None)
+        if "functionResponse" in part:
+            part["functionResponse"]["response"] = words(part["functionResponse"]["response"])
+    return out
+
+
+def words(response: dict[str, Any]) -> str:
+    found = response.get("content", next(iter(response.values()))) if response else ""
+    return str(found[0]["text"] if isinstance(found, list) else found)

@@ -337,3 +337,20 @@ class Seen:
         if kind in ("response.output_text.delta", "response.refusal.delta"):
             self.text += event["delta"]
         self.calls += kind == "response.output_item.added" and event["item"]["type"] == "function_call"
+
+
+def comparable(item: dict[str, Any]) -> dict[str, Any]:
+    """An item without what means the same to the provider.
+
+    A plain text is a part, a status says nothing, empty lists and null are nothing. Recorded clients left out ids of
+    calls, some of them those of reasoning, and logprobs; one wrote plain quotes for typographic ones.
+    """
+    out = {name: value for name, value in item.items() if name not in ("status", "id") and value not in (None, [])}
+    out.setdefault("type", "message")
+    if "arguments" in out:
+        out["arguments"] = json.loads(out["arguments"])
+    if out["type"] == "message":
+        content = out.get("content")
+        parts = [{"text": content}] if isinstance(content, str) else list(content or ())
+        out["content"] = [part["text"].translate({0x2019: "'", 0x201C: '"', 0x201D: '"'}) for part in parts]
+    return out

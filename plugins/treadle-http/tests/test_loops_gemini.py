@@ -2,36 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import pytest
-from table_gemini import LOOPS, PROFILE, WIRE
+from table_gemini import LOOPS, PROFILE, WIRE, comparable, words
 from wire_tables import with_ids
 
 from treadle.plugin import Message, Request, Result, Text, as_message
-
-
-def comparable(content: dict[str, Any]) -> dict[str, Any]:
-    """A content without what means the same.
-
-    Recorded clients made up ids, or left them out; some wrote signatures in the other alphabet of base64; the words
-    of a result stand under a name of their choice.
-    """
-    out = copy.deepcopy(content)
-    for part in out["parts"]:
-        if "thoughtSignature" in part:
-            part["thoughtSignature"] = part["thoughtSignature"].translate({ord("-"): "+", ord("_"): "/"})
-        for name in ("functionCall", "functionResponse"):
-            part.get(name, {}).pop("id", None)
-        if "functionResponse" in part:
-            part["functionResponse"]["response"] = words(part["functionResponse"]["response"])
-    return out
-
-
-def words(response: dict[str, Any]) -> str:
-    found = response.get("content", next(iter(response.values()))) if response else ""
-    return str(found[0]["text"] if isinstance(found, list) else found)
 
 
 @pytest.mark.parametrize("name", LOOPS)

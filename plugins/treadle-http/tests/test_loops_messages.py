@@ -2,26 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import pytest
-from table_anthropic import LOOPS, PROFILE, WIRE
+from table_anthropic import LOOPS, PROFILE, WIRE, comparable
 from wire_tables import called, with_ids
 
 from treadle.plugin import Message, Request, Result, Text, as_message
-
-
-def comparable(message: dict[str, Any]) -> dict[str, Any]:
-    """A message without what means the same: a plain text is a block, and marks for the cache say nothing."""
-    content = copy.deepcopy(message["content"])
-    content = [{"type": "text", "text": content}] if isinstance(content, str) else content
-    for block in content:
-        block.pop("cache_control", None)
-        if block["type"] == "tool_result":
-            block["content"] = comparable({"role": "", "content": block["content"]})["content"]
-            block.pop("is_error", None)
-    return {"role": message["role"], "content": content}
 
 
 @pytest.mark.parametrize("name", LOOPS)

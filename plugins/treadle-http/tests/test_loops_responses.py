@@ -2,32 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
-from table_responses import LOOPS, PROFILE, PROVIDERS, WIRE
+from table_responses import LOOPS, PROFILE, PROVIDERS, WIRE, comparable
 from wire_tables import called, with_ids
 
 from treadle.plugin import Message, Request, Result, Text, as_message
 from treadle_http.profiles import PROFILES
-
-
-def comparable(item: dict[str, Any]) -> dict[str, Any]:
-    """An item without what means the same to the provider.
-
-    A plain text is a part, a status says nothing, empty lists and null are nothing. Recorded clients left out ids of
-    calls, some of them those of reasoning, and logprobs; one wrote plain quotes for typographic ones.
-    """
-    out = {name: value for name, value in item.items() if name not in ("status", "id") and value not in (None, [])}
-    out.setdefault("type", "message")
-    if "arguments" in out:
-        out["arguments"] = json.loads(out["arguments"])
-    if out["type"] == "message":
-        content = out.get("content")
-        parts = [{"text": content}] if isinstance(content, str) else list(content or ())
-        out["content"] = [part["text"].translate({0x2019: "'", 0x201C: '"', 0x201D: '"'}) for part in parts]
-    return out
 
 
 def ids(items: list[Any]) -> list[str]:
