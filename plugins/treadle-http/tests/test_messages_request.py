@@ -200,6 +200,27 @@ def test_tc_043_thinking_goes_back_as_it_was_and_where_it_was() -> None:
     ]  # fmt: skip
 
 
+def test_thinking_at_the_end_of_an_answer_that_was_cut_off_is_left_out() -> None:
+    thought = Reasoning("plan", kept({"type": "thinking", "thinking": "plan", "signature": "s"}))
+    assert sent(HI, said(Text("a"), thought), as_message("b"), profile=ANTHROPIC)[1]["content"] == [
+        {"type": "text", "text": "a"}
+    ]
+    assert [message["role"] for message in sent(HI, said(thought), as_message("b"), profile=ANTHROPIC)] == [
+        "user", "user",
+    ]  # fmt: skip
+
+
+def test_a_tool_of_the_providers_own_goes_back_with_its_result_or_not_at_all() -> None:
+    use = {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {}}
+    found = {"type": "web_search_tool_result", "tool_use_id": "s1", "content": []}
+    words = {"type": "text", "text": "a"}
+    pair = (Opaque(kept(use)), Opaque(kept(found)), Text("a"))
+    assert sent(HI, said(*pair), as_message("b"), profile=ANTHROPIC)[1]["content"] == [use, found, words]
+    for lonely in (use, found):
+        half = said(Opaque(kept(lonely)), Text("a"))
+        assert sent(HI, half, as_message("b"), profile=ANTHROPIC)[1]["content"] == [words]
+
+
 def test_payloads_of_others_are_left_out_and_the_words_stay() -> None:
     parts = (
         Reasoning("t", Payload("gemini", "{}")),

@@ -108,11 +108,15 @@ def kind_of(status: int | None, facts: Facts) -> Kind:
     said = f"{facts.codes} {facts.message}"
     if "tool_use_failed" in facts.codes:
         return "tool_use_failed"
-    if status == 413 or (status not in (401, 403, 404) and _OVERFLOW.search(said)):
+    if (
+        status == 413
+        or "request_too_large" in facts.codes
+        or (status not in (401, 403, 404) and _OVERFLOW.search(said))
+    ):
         return "context_overflow"
     if status in (401, 403) or (status in (400, None) and _AUTH.search(said)):
         return "auth"
-    if status == 404 or "model_not_found" in facts.codes:
+    if status == 404 or "model_not_found" in facts.codes or "not_found_error" in facts.codes:
         return "not_found"
     if status == 402 or (status in (429, None) and _QUOTA.search(said) and not _comes_back(facts)):
         return "quota"
@@ -121,7 +125,7 @@ def kind_of(status: int | None, facts: Facts) -> Kind:
     if status in (503, 529) or _OVERLOADED.search(facts.codes):
         return "overloaded"
     if status is None:
-        return "bad_request" if "invalid_request" in facts.codes else "server"
+        return "bad_request" if "invalid_" in facts.codes else "server"
     return "server" if status >= 500 or status in (408, 409, 425) else "bad_request"
 
 

@@ -123,7 +123,7 @@ def _messages(messages: Sequence[Message], profile: Profile) -> Iterator[Json]:
             yield {"role": "user", "content": results}
             results = []
         if message.role == "assistant":
-            content = _assistant(message.parts, ids, profile)
+            content = _valid(_assistant(message.parts, ids, profile))
             if message is last:
                 content = _trimmed(content)  # a last assistant message is continued, and may not end in white space
         else:
@@ -183,6 +183,31 @@ def _assistant(parts: Iterable[Part], ids: CallIds, profile: Profile) -> list[Js
         elif not isinstance(part, (Image, Document)) and (said := _said(part, profile)) is not None:
             out.append(said)
     return out
+
+
+_THINKING = ("thinking", "redacted_thinking")
+
+
+def _valid(content: list[Json]) -> list[Json]:
+    """The blocks without what an answer that was cut off leaves, and the API refuses.
+
+    That is thinking at the end, and a call of a tool of the provider's own without its result, or the result without
+    its call.
+    """
+    called = {block.get("id") for block in content if block["type"].endswith("tool_use")}
+    answered = {block.get("tool_use_id") for block in content}
+    out = [block for block in content if _is_paired(block, called, answered)]
+    while out and out[-1]["type"] in _THINKING:
+        out.pop()
+    return out
+
+
+def _is_paired(block: Json, called: set[str], answered: set[str]) -> bool:
+    if block["type"] == "tool_use":
+        return True  # its result stands in the next message
+    if block["type"].endswith("tool_use"):
+        return block.get("id") in answered
+    return "tool_use_id" not in block or block["tool_use_id"] in called
 
 
 def _trimmed(content: list[Json]) -> list[Json]:
