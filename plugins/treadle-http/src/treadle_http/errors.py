@@ -34,8 +34,8 @@ MESSAGE_CHARACTERS = 2000
 """How much of a provider's words goes into an error's text; `raw` holds all of them."""
 
 _OVERFLOW = re.compile(
-    r"context_length_exceeded|exceed_context_size|too_many_prompt_tokens|maximum context length|max context length"
-    r"|exceeds? the (available|maximum|model'?s?) context|exceeds the maximum number of tokens|prompt (is )?too long"
+    r"context_length_exceeded|exceed_context_size|request_too_large|too_many_prompt_tokens"
+    r"|max(imum)? context length|exceeds? the (available|maximum|model'?s?) context|exceeds the maximum number of tokens|prompt (is )?too long"
     r"|context window|input is too long|reduce the length of the (messages|prompt)",
     re.I,
 )
@@ -108,11 +108,7 @@ def kind_of(status: int | None, facts: Facts) -> Kind:
     said = f"{facts.codes} {facts.message}"
     if "tool_use_failed" in facts.codes:
         return "tool_use_failed"
-    if (
-        status == 413
-        or "request_too_large" in facts.codes
-        or (status not in (401, 403, 404) and _OVERFLOW.search(said))
-    ):
+    if status == 413 or (status not in (401, 403, 404) and _OVERFLOW.search(said)):
         return "context_overflow"
     if status in (401, 403) or (status in (400, None) and _AUTH.search(said)):
         return "auth"

@@ -35,6 +35,7 @@ from treadle.plugin import (
 from treadle_http.history import named, repaired
 from treadle_http.profiles import Profile
 
+from . import Malformed
 from .calls import CallIds, callable_name, replayable
 from .fields import count, dumped, of, parsed
 from .media import data_of, reachable, words_of
@@ -336,6 +337,8 @@ class MessagesReader(Reading):
 
     def _began(self, index: int, raw: Mapping[str, Json]) -> Iterator[Piece]:
         kind = of(raw, "type", str, "a block")
+        if not kind:
+            raise Malformed("a block has no type")
         block = self._open[index] = _Block(f"{self._starts}-{index}", kind, dict(raw))
         self._begun.append(block.key)
         if kind == "text":
