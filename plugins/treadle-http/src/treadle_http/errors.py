@@ -36,7 +36,8 @@ MESSAGE_CHARACTERS = 2000
 _OVERFLOW = re.compile(
     r"context_length_exceeded|exceed_context_size|request_too_large|too_many_prompt_tokens"
     r"|max(imum)? context length|exceeds? the (available|maximum|model'?s?) context"
-    r"|exceeds the maximum number of tokens|prompt (is )?too long|context window|input is too long|reduce the length of the (messages|prompt)",
+    r"|exceeds the maximum number of tokens|prompt (is )?too long|context window|input is too long"
+    r"|reduce the length of the (messages|prompt)",
     re.I,
 )
 _QUOTA = re.compile(
