@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import json
 import os
 import subprocess
@@ -341,6 +342,23 @@ async def test_leaving_early_closes_the_connection_at_once(serve: Any, at: Any) 
             await anext(pieces)
         with anyio.fail_after(5):
             await noticed.wait()
+
+
+async def test_leaving_an_answer_of_which_thousands_of_chunks_have_arrived_leaves_nothing_behind(
+    serve: Any, at: Any
+) -> None:
+    async def handle(peer: Any) -> None:
+        await peer.request()
+        await peer.start()
+        # Less than the 64 KiB that one read of the socket takes.
+        await peer.stream.send(b"%x\r\n%s\r\n" % (len(ONE), ONE) + b"1\r\n:\r\n" * 9000)
+        await peer.gone()
+
+    async with serve(handle) as url:
+        async with at(url).stream(Request(messages=(as_message("x"),))) as pieces:
+            await anext(pieces)
+        del pieces
+        gc.collect()  # what was left half read would be reported here, and warnings are errors
 
 
 # --- clients ---------------------------------------------------------------------------------------------------------

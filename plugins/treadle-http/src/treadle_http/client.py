@@ -373,10 +373,10 @@ class _Answer:
             return
         try:
             # The library reads through nested generators, which end together only if the innermost raises; trio
-            # reports those left half read. What is still buffered comes first, so more than one turn may be needed.
+            # reports those left half read. What is buffered comes first: up to 64 KiB, in chunks of a byte and more.
             with anyio.CancelScope(shield=True) as scope:
                 scope.cancel()
-                for _ in range(1000):
+                for _ in range(20_000):
                     if not await anext(self._chunks, b""):
                         break
         except self._faults:
