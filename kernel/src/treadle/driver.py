@@ -36,7 +36,7 @@ from .events import (
     TurnStart,
     UserMessage,
 )
-from .grammar import State, result_message
+from .grammar import State
 from .hooks import Delta
 from .host import Host
 from .loop import Turn, run_turn
@@ -592,8 +592,9 @@ class Driver:
         if isinstance(data, (UserMessage, AssistantMessage)) and data.message.parts:
             self._turn.messages.append(data.message)
         elif isinstance(data, ToolResult):
-            call = self._session.state.calls[data.call_id].call
-            self._turn.messages.append(result_message(call, data.status, data.parts))
+            answer = self._session.state.calls[data.call_id].answer
+            assert answer is not None
+            self._turn.messages.append(answer)
 
     def _end_turn(self, end: TurnEnd) -> None:
         turn, self._turn = self._turn, None

@@ -91,6 +91,7 @@ class CallState:
     placeholder: int = 0  # seq of the result this one replaces, if the call is resumed
     called: ToolCall | None = None
     status: Status | None = None
+    answer: Message | None = None  # its result as the model reads it
 
 
 @attrs.frozen
@@ -427,30 +428,31 @@ class State:
         self.answered += 1
         state = self.calls[data.call_id]
         state.status = data.status
+        answer = state.answer = result_message(state.call, data.status, data.parts)
         self._spend(data.usage)
         self._concluded = self._concluded or data.concludes
         self.owed = not self._concluded
         if data.status == "deferred":
             if state.placeholder == 0:
-                self.items.append(Item(self.seq, result_message(state.call, data.status, data.parts)))
+                self.items.append(Item(self.seq, answer))
             self.deferred[data.call_id] = Waiting(state.call, state.placeholder or self.seq)
         elif state.placeholder:
-            self._place_late(state, data)
+            self._place_late(state, data, answer)
         else:
-            self.items.append(Item(self.seq, result_message(state.call, data.status, data.parts)))
+            self.items.append(Item(self.seq, answer))
 
     def _spend(self, usage: Usage | None) -> None:
         if usage is not None:
             self.usage = self.usage + usage
 
-    def _place_late(self, state: CallState, data: ToolResult) -> None:
+    def _place_late(self, state: CallState, data: ToolResult, answer: Message) -> None:
         """A resumed call's result: in its placeholder's place, or where it stands if an answer came in between."""
         at = next((i for i, item in enumerate(self.items) if item.seq == state.placeholder), -1)
         if at < 0 or self._reply_seq > state.placeholder:
             self.items.append(Item(self.seq, late_message(state.call, data.status, data.parts)))
             return
         items = list(self.items)
-        items[at] = Item(self.seq, result_message(state.call, data.status, data.parts))
+        items[at] = Item(self.seq, answer)
         self._rebuilt(items)
 
     def _fold_edit(self, data: ContextEdit) -> None:

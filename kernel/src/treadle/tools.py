@@ -89,7 +89,7 @@ def parse_object(raw: str) -> dict[str, Json]:
 
 def _json(text: str) -> Json:
     try:
-        return json.loads(text, parse_constant=_no_constant, parse_float=_finite)
+        return _decoder.decode(text)
     except (ValueError, RecursionError):
         raise InvalidArguments("The arguments are not valid JSON. Send one complete JSON object.") from None
 
@@ -102,6 +102,8 @@ def _finite(text: str) -> float:
 def _no_constant(name: str) -> float:
     raise InvalidArguments(f"The arguments hold {name}, which is not a JSON number. Send a finite number.")
 
+
+_decoder = json.JSONDecoder(parse_constant=_no_constant, parse_float=_finite)  # json.loads would make one a call
 
 _TYPES: Mapping[str, tuple[type, ...]] = {
     "string": (str,),
@@ -127,7 +129,7 @@ def check_object(given: Mapping[str, Json], schema: Json) -> Mapping[str, object
                 allowed = ", ".join(properties) or "none"
                 raise InvalidArguments(f"Unknown argument {name[:80]}. Allowed: {allowed}.")
             continue
-        wanted = rule.get("type") if isinstance(rule, Mapping) else None
+        wanted = rule.get("type") if isinstance(rule, dict) else None
         names = [wanted] if isinstance(wanted, str) else wanted
         if names and not any(_is(value, kind) for kind in names):
             raise InvalidArguments(f"{name} must be of type {' or '.join(names)}, not {_kind(value)}.")
