@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from enum import Enum
+from enum import StrEnum
 from typing import Any
 
 import attrs
@@ -40,8 +40,8 @@ from .messages import Call, Message, Part, Result, Status, Text, Usage, canonica
 from .view import Item, View, apply_changes
 
 
-class Phase(Enum):
-    """Where a log stands."""
+class Phase(StrEnum):
+    """Where a log stands. A `StrEnum` hashes as its text does; a plain one by a function, thrice for each event."""
 
     NEW = "NEW"
     IDLE = "IDLE"
@@ -178,7 +178,7 @@ class State:
 
     def wakes(self, lane: str | None = None) -> bool:
         """Whether a waking message pends, in this lane if one is named."""
-        return any(put.wake and lane in (None, put.lane) for put in self.pending.values())
+        return bool(self.pending) and any(put.wake and lane in (None, put.lane) for put in self.pending.values())
 
     def woken_since(self, seq: int) -> bool:
         """Whether a waking message pends that was put after event `seq`."""
