@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
+from functools import cached_property
+from inspect import iscoroutinefunction
 from math import isfinite
 from typing import Literal
 
@@ -57,6 +59,11 @@ class Tool:
     def schema(self) -> ToolSchema:
         """What the model is told."""
         return ToolSchema(name=self.name, description=self.description, parameters=self.parameters)
+
+    @cached_property
+    def is_async(self) -> bool:
+        """Whether `call` is a coroutine function; any other runs in a worker thread."""
+        return iscoroutinefunction(self.call) or iscoroutinefunction(type(self.call).__call__)
 
     @property
     def replay_safe(self) -> bool:
