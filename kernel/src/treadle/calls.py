@@ -6,7 +6,6 @@ nothing of models or of when a turn ends.
 
 from __future__ import annotations
 
-import inspect
 import json
 import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -82,7 +81,7 @@ class Run:
         self.cut = ""  # why its body was told to stop: timeout or cancelled
         self.left = False  # its body was left behind
         self.scope = CancelScope()
-        self.hard = CancelScope(shield=True)  # around a worker thread, which a cancel cannot stop
+        self.hard: CancelScope | None = None  # around a worker thread, which a cancel cannot stop
         self.detach_at = float("inf")
 
     @property
@@ -101,7 +100,9 @@ class Work:
         self.decisions = decisions or {}
         self.taken = 0  # calls that were taken up
         self.logged = 0  # calls whose result is in the log
-        self.changed = anyio.Event()
+        self.running = 0  # bodies that have begun and did not settle
+        self.changed = False  # since this was last looked at
+        self.waiting: anyio.Event | None = None  # made only where somebody waits: it costs more than a call's result
 
     async def run(self) -> None:
         """Run them all. If cancelled, `finish_cancelled` must follow."""
@@ -123,11 +124,10 @@ class Work:
             return False
         if self.taken == self.logged:
             return True
-        ahead = self.runs[self.logged : self.taken]
-        tool = self.turn.tools.get(self.runs[self.taken].call.name)
-        if (tool is not None and tool.exclusive) or any(run.tool is not None and run.tool.exclusive for run in ahead):
+        before, tool = self.runs[self.taken - 1].tool, self.turn.tools.get(self.runs[self.taken].call.name)
+        if (tool is not None and tool.exclusive) or (before is not None and before.exclusive):
             return False
-        return sum(run.running for run in ahead) < self.turn.context.limits.max_parallel
+        return self.running < self.turn.context.limits.max_parallel
 
     # --- taking a call up ----------------------------------------------------------------------------------
 
@@ -184,6 +184,9 @@ class Work:
         await turn.session.sync()
         await checkpoint_if_cancelled()  # a cancel during the barrier: the body must not begin
         run.begun = True
+        self.running += 1
+        if THREADS and not tool.is_async:
+            run.hard = CancelScope(shield=True)
         run.scope.deadline = current_time() + seconds
         run.detach_at = run.scope.deadline + turn.context.limits.grace_seconds
         turn.spawn(self._body, run, tool)
@@ -214,7 +217,7 @@ class Work:
             self.turn.host.report("note", plugin, error)
             return
         self.turn.session.notes.append(Note(plugin_data(plugin, name, data), plugin))
-        self.changed.set()
+        self._change()
 
     async def _write_notes(self) -> None:
         notes, self.turn.session.notes = self.turn.session.notes, []
@@ -238,7 +241,8 @@ class Work:
         finally:
             if run.answer is None and not run.left:
                 run.answer = answer if answer is not None else self._stopped(run, tool)
-            self.changed.set()
+                self.running -= 1
+            self._change()
 
     def _stopped(self, run: Run, tool: Tool) -> ToolAnswer:
         if run.cut:
@@ -246,13 +250,14 @@ class Work:
         return _refused("timeout", f"{tool.name} did not answer in time and was stopped.")
 
     async def _called(self, run: Run, tool: Tool) -> ToolAnswer:
+        host = self.turn.host
+        if not host.rows["around_tool"] or run.context is None:
+            return await self._invoke(run, tool, run.asked)
+
         async def innermost(asked: AskedCall) -> ToolAnswer:
             return await self._invoke(run, tool, asked)
 
-        host = self.turn.host
-        if host.rows["around_tool"] and run.context is not None:
-            return await host.around_tool(innermost, run.asked, run.context)
-        return await innermost(run.asked)
+        return await host.around_tool(innermost, run.asked, run.context)
 
     async def _invoke(self, run: Run, tool: Tool, asked: AskedCall) -> ToolAnswer:
         context = run.context
@@ -264,7 +269,7 @@ class Work:
         keywords = dict(asked.arguments)
         for name, wants_turn in wanted_contexts(tool):
             keywords[name] = context.turn if wants_turn else context
-        if _is_async(tool.call) or not THREADS:
+        if run.hard is None:
             return as_answer(await _awaited(tool.call(**keywords)))
         # The thread is shielded, so that a cancel lets it finish in the grace period; `hard` leaves it behind.
         with run.hard:
@@ -278,12 +283,20 @@ class Work:
 
     async def _wait(self) -> None:
         """Sleep until something settles, or a body has ignored its stop for too long."""
-        due = min(run.detach_at for run in self.runs[self.logged : self.taken] if run.running)
-        if not self.changed.is_set():
+        if not self.changed:
+            due = min(run.detach_at for run in self.runs[self.logged : self.taken] if run.running)
+            self.waiting = anyio.Event()
             with CancelScope(deadline=due):
-                await self.changed.wait()
-        self.changed = anyio.Event()
-        self._leave_late(current_time())
+                await self.waiting.wait()
+            self.waiting = None
+        self.changed = False
+        if self.running:
+            self._leave_late(current_time())
+
+    def _change(self) -> None:
+        self.changed = True
+        if self.waiting is not None:
+            self.waiting.set()
 
     def _leave_late(self, now: float) -> None:
         for run in self.runs[: self.taken]:
@@ -294,9 +307,11 @@ class Work:
         """Leave a body behind that does not stop; its late result is ignored."""
         name = run.call.name
         run.left = True
+        self.running -= 1
         run.answer = _refused("detached", f"{name} did not stop and was left behind; its outcome is unknown.")
         run.scope.cancel()
-        run.hard.cancel()
+        if run.hard is not None:
+            run.hard.cancel()
         self.turn.host.report("body", name, TimeoutError(f"the body of call {run.call.id} was left behind"))
 
     async def _log(self, run: Run) -> None:
@@ -353,14 +368,14 @@ class Work:
             run.cut = "cancelled"
             run.scope.cancel()
             run.detach_at = min(run.detach_at, current_time() + self.turn.context.limits.grace_seconds)
-            self.changed.set()
+            self._change()
 
     async def finish_cancelled(self) -> None:
         """After a cancel: stop what runs, wait for it up to the grace period, answer every call. Run it shielded."""
         for run in self.runs[: self.taken + 1]:
             if run.running:
                 self._stop(run)
-        while any(run.running for run in self.runs):
+        while self.running:
             await self._wait()
         while self.logged < len(self.runs):
             run = self.runs[self.logged]
@@ -411,10 +426,6 @@ def _is_cancel(error: BaseException, scope: CancelScope) -> bool:
     if not isinstance(error, (get_cancelled_exc_class(), BaseExceptionGroup)):
         return False
     return scope.cancel_called or current_effective_deadline() == float("-inf")
-
-
-def _is_async(call: Callable[..., object]) -> bool:
-    return inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(type(call).__call__)
 
 
 async def _awaited(value: object) -> object:

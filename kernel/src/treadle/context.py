@@ -249,7 +249,7 @@ def as_answer(value: object) -> ToolAnswer:
     if isinstance(value, ToolAnswer):
         return value
     if isinstance(value, str):
-        return ToolAnswer(parts=(Text(value),))
+        return ToolAnswer(parts=value)
     parts = value if isinstance(value, (list, tuple)) else (value,)
     if parts and all(isinstance(part, get_args(Part)) for part in parts):
         return ToolAnswer(parts=tuple(parts))

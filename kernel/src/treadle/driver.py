@@ -36,7 +36,7 @@ from .events import (
     TurnStart,
     UserMessage,
 )
-from .grammar import State, result_message
+from .grammar import State
 from .hooks import Delta
 from .host import Host
 from .loop import Turn, run_turn
@@ -561,39 +561,40 @@ class Driver:
     def _committed(self, events: Sequence[Event]) -> None:
         """In the synchronous section of a commit: start turns, settle receipts, tell watchers."""
         for event in events:
-            data = event.data
-            if isinstance(data, TurnStart):
-                self._turn = self._new_turn(self._session.state.turn)
-                if not self._busy:
-                    self._start_activity()
-            elif isinstance(data, StepStart):
-                for claimed in data.claims:
-                    self._enter(claimed)
-            elif isinstance(data, InboxDrop):
-                for dropped in data.ids:
-                    if receipt := self._receipts.pop(dropped, None):
-                        receipt.settle(WasDropped(data.why, data.detail))
-            elif isinstance(data, TurnEnd):
-                self._end_turn(data)
-            elif self._turn is not None:
-                self._collect(data)
+            hear = _HEARD.get(type(event.data))
+            if hear is not None:
+                hear(self, event.data)
             for watch in self._watches:
                 watch.take(event)
 
-    def _enter(self, message_id: str) -> None:
-        if receipt := self._receipts.pop(message_id, None):
-            receipt.turn = self._session.state.turn
-            self._entered.append(receipt)
+    def _begin_turn(self, start: TurnStart) -> None:
+        self._turn = self._new_turn(self._session.state.turn)
+        if not self._busy:
+            self._start_activity()
 
-    def _collect(self, data: Data) -> None:
-        assert self._turn is not None
-        if isinstance(data, AssistantMessage):
-            self._turn.reply = data
-        if isinstance(data, (UserMessage, AssistantMessage)) and data.message.parts:
-            self._turn.messages.append(data.message)
-        elif isinstance(data, ToolResult):
-            call = self._session.state.calls[data.call_id].call
-            self._turn.messages.append(result_message(call, data.status, data.parts))
+    def _enter(self, start: StepStart) -> None:
+        for claimed in start.claims:
+            if receipt := self._receipts.pop(claimed, None):
+                receipt.turn = self._session.state.turn
+                self._entered.append(receipt)
+
+    def _drop_receipts(self, drop: InboxDrop) -> None:
+        for dropped in drop.ids:
+            if receipt := self._receipts.pop(dropped, None):
+                receipt.settle(WasDropped(drop.why, drop.detail))
+
+    def _collect(self, said: UserMessage | AssistantMessage) -> None:
+        if self._turn is None:
+            return
+        if isinstance(said, AssistantMessage):
+            self._turn.reply = said
+        if said.message.parts:
+            self._turn.messages.append(said.message)
+
+    def _collect_result(self, result: ToolResult) -> None:
+        answer = self._session.state.calls[result.call_id].answer
+        if self._turn is not None and answer is not None:
+            self._turn.messages.append(answer)
 
     def _end_turn(self, end: TurnEnd) -> None:
         turn, self._turn = self._turn, None
@@ -733,6 +734,18 @@ class Driver:
         self.check_fault()
         if self.status == "closed" or self._closing:
             raise Closed(f'The driver of session "{self.session_id}"')
+
+
+_HEARD: Mapping[type, Callable[[Driver, Any], None]] = {
+    TurnStart: Driver._begin_turn,
+    StepStart: Driver._enter,
+    InboxDrop: Driver._drop_receipts,
+    UserMessage: Driver._collect,
+    AssistantMessage: Driver._collect,
+    ToolResult: Driver._collect_result,
+    TurnEnd: Driver._end_turn,
+}
+"""What a driver does at a commit, by the type of event."""
 
 
 class _Refused(Exception):

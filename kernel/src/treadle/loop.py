@@ -369,10 +369,11 @@ async def run_step(turn: Turn, proposal: Proposal) -> None:
     start = StepStart(agent=agent.name, digest=agent.digest, claims=claims)
     await session.append(*gone, start, *[UserMessage(message) for message in proposal.messages])
     reply = await ask_model(turn)
-    if reply.message.calls and reply.finish == "length":
-        await session.append(*truncated(reply.message.calls))
-    elif reply.message.calls:
-        turn.work = Work(turn, reply.message.calls)
+    calls = reply.message.calls
+    if calls and reply.finish == "length":
+        await session.append(*truncated(calls))
+    elif calls:
+        turn.work = Work(turn, calls)
         await turn.work.run()
         turn.work = None
     await session.append(StepEnd("done"))

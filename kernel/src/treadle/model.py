@@ -240,7 +240,13 @@ def own_calls(parts: Sequence[Part]) -> tuple[Part, ...]:
             first = seen.get(part.provider_id) if part.provider_id else None
             if first is not None and (first.name, first.arguments) == (part.name, part.arguments):
                 continue
-            part = attrs.evolve(part, id=new_id(), provider_id="" if first else part.provider_id)
+            part = Call(
+                id=new_id(),
+                name=part.name,
+                arguments=part.arguments,
+                provider_id="" if first else part.provider_id,
+                payload=part.payload,
+            )
             if part.provider_id:
                 seen[part.provider_id] = part
         out.append(part)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
+from functools import cached_property
+from inspect import iscoroutinefunction
 from math import isfinite
 from typing import Literal
 
@@ -58,6 +60,11 @@ class Tool:
         """What the model is told."""
         return ToolSchema(name=self.name, description=self.description, parameters=self.parameters)
 
+    @cached_property
+    def is_async(self) -> bool:
+        """Whether `call` is a coroutine function; any other runs in a worker thread."""
+        return iscoroutinefunction(self.call) or iscoroutinefunction(type(self.call).__call__)
+
     @property
     def replay_safe(self) -> bool:
         """Whether an interrupted call may run again."""
@@ -89,7 +96,7 @@ def parse_object(raw: str) -> dict[str, Json]:
 
 def _json(text: str) -> Json:
     try:
-        return json.loads(text, parse_constant=_no_constant, parse_float=_finite)
+        return _decoder.decode(text)
     except (ValueError, RecursionError):
         raise InvalidArguments("The arguments are not valid JSON. Send one complete JSON object.") from None
 
@@ -102,6 +109,8 @@ def _finite(text: str) -> float:
 def _no_constant(name: str) -> float:
     raise InvalidArguments(f"The arguments hold {name}, which is not a JSON number. Send a finite number.")
 
+
+_decoder = json.JSONDecoder(parse_constant=_no_constant, parse_float=_finite)  # json.loads would make one a call
 
 _TYPES: Mapping[str, tuple[type, ...]] = {
     "string": (str,),
@@ -127,7 +136,7 @@ def check_object(given: Mapping[str, Json], schema: Json) -> Mapping[str, object
                 allowed = ", ".join(properties) or "none"
                 raise InvalidArguments(f"Unknown argument {name[:80]}. Allowed: {allowed}.")
             continue
-        wanted = rule.get("type") if isinstance(rule, Mapping) else None
+        wanted = rule.get("type") if isinstance(rule, dict) else None
         names = [wanted] if isinstance(wanted, str) else wanted
         if names and not any(_is(value, kind) for kind in names):
             raise InvalidArguments(f"{name} must be of type {' or '.join(names)}, not {_kind(value)}.")
