@@ -10,6 +10,7 @@ from treadle.hooks import Delta
 from treadle.model import TextDelta
 from treadle.results import Entered, IsParked, WasDropped
 from treadle.store import MemoryStore, PostCancel, PostDecision, PostMessage
+from treadle.testing import Stepper
 from treadle_script import ScriptModel, call, calls
 
 
@@ -647,3 +648,28 @@ async def test_reentrant_is_told_from_another_sessions_turn():
         result = await driver.prompt("hi")
     assert result.messages[2].parts[0].parts == (Text("from below"),)
     assert Reentrant  # the class is public for who wants to catch it
+
+
+async def test_a_message_that_waits_to_be_put_while_the_driver_goes_idle_is_not_parked_but_taken():
+    stepper, fates = Stepper(hold=("append", "sync")), {}
+
+    async def put(how, text):
+        fates[text] = await (await how(text)).fate()
+
+    async with anyio.create_task_group() as group:
+        agent = stepper.agent(Agent(model=ScriptModel(["one", "two"])))
+        async with stepper.stack().open(agent, "s") as driver:
+            group.start_soon(put, driver.follow_up, "first")
+            await stepper.settle()
+            while str(await stepper.release()) != "append turn/end":
+                pass
+            group.start_soon(put, driver.inject, "aside")  # its append is held, and the lock with it
+            await stepper.settle()
+            await stepper.release(0)  # the turn's last barrier: the driver waits for the lock to look at the inbox
+            group.start_soon(put, driver.follow_up, "second")  # waits behind it
+            await stepper.settle()
+            stepper.free()
+            await stepper.settle()
+    assert {text: type(fate) for text, fate in fates.items()} == {
+        "first": Entered, "aside": IsParked, "second": Entered,
+    }  # fmt: skip

@@ -402,3 +402,11 @@ def test_a_variable_belongs_to_the_longest_plugin_name_that_fits():
     environ = {"TREADLE_RUNS_DBOS_URL": "a", "TREADLE_RUNS_QUEUE": "b"}
     assert environment_source("runs", environ, ["runs", "runs-dbos"]).values == {"queue": "b"}
     assert environment_source("runs-dbos", environ, ["runs", "runs-dbos"]).values == {"url": "a"}
+
+
+async def test_a_stacks_clock_stamps_every_event_also_those_of_a_fork():
+    store = MemoryStore()
+    stack = Stack(store=store, clock=lambda: 12.5)
+    await stack.run(Agent(model=ScriptModel(["ok"])), "hi", session="s")
+    child = await stack.sessions().fork("s")
+    assert {event.time for event in await stack.sessions().read(child)} == {12.5}

@@ -65,8 +65,8 @@ class Run:
     """One call: from being taken up to its result in the log."""
 
     __slots__ = (
-        "answer", "arguments", "asked", "begun", "call", "called", "context", "cut", "detach_at", "hard", "left",
-        "resumed", "scope", "tool",
+        "answer", "arguments", "asked", "begun", "call", "context", "cut", "detach_at", "hard", "left", "resumed",
+        "scope", "tool",
     )  # fmt: skip
 
     def __init__(self, call: Call, resumed: bool) -> None:
@@ -76,7 +76,6 @@ class Run:
         self.asked = AskedCall(id=call.id, name=call.name, arguments={}, raw=call.arguments)
         self.context: CallContext[Any] | None = None
         self.answer: ToolAnswer | None = None  # set once: the call is settled
-        self.called = False  # its tool/call is in the log
         self.begun = False  # its body has started
         self.cut = ""  # why its body was told to stop: timeout or cancelled
         self.left = False  # its body was left behind
@@ -99,10 +98,20 @@ class Work:
         self.runs = [Run(call, resumed=decisions is not None) for call in calls]
         self.decisions = decisions or {}
         self.taken = 0  # calls that were taken up
-        self.logged = 0  # calls whose result is in the log
         self.running = 0  # bodies that have begun and did not settle
         self.changed = False  # since this was last looked at
         self.waiting: anyio.Event | None = None  # made only where somebody waits: it costs more than a call's result
+
+    # What the log has is asked of its fold, not remembered: a cancel may strike between a commit and who awaits it.
+
+    @property
+    def logged(self) -> int:
+        """Calls whose result is in the log."""
+        return self.turn.session.state.answered
+
+    def _is_called(self, run: Run) -> bool:
+        """Whether its tool/call is in the log."""
+        return self.turn.session.state.calls[run.call.id].called is not None
 
     async def run(self) -> None:
         """Run them all. If cancelled, `finish_cancelled` must follow."""
@@ -177,10 +186,10 @@ class Work:
 
     async def _begin(self, run: Run, tool: Tool, seconds: float) -> None:
         turn = self.turn
+        await checkpoint_if_cancelled()
         await turn.session.append(
             ToolCall(call_id=run.call.id, arguments=run.arguments, replay="safe" if tool.replay_safe else "never")
         )
-        run.called = True
         await turn.session.sync()
         await checkpoint_if_cancelled()  # a cancel during the barrier: the body must not begin
         run.begun = True
@@ -317,10 +326,12 @@ class Work:
     async def _log(self, run: Run) -> None:
         """Pass a settled call through `after_tool` and log it, with its `tool/call` if no body ever began."""
         result = await self._passed(run)
-        data: list[Data] = [] if run.called else [self._unbegun(run)]
-        await self.turn.session.append(*data, result)
-        self.logged += 1
+        await self._answer(run, result)
         await self.turn.session.sync()
+
+    async def _answer(self, run: Run, result: ToolResult) -> None:
+        data: list[Data] = [] if self._is_called(run) else [self._unbegun(run)]
+        await self.turn.session.append(*data, result)
 
     def _unbegun(self, run: Run) -> ToolCall:
         return ToolCall(call_id=run.call.id, arguments=run.arguments, replay="never")
@@ -380,9 +391,7 @@ class Work:
         while self.logged < len(self.runs):
             run = self.runs[self.logged]
             result = await self._passed_in_time(run) if run.begun else _never_begun(run)
-            data: list[Data] = [] if run.called else [self._unbegun(run)]
-            await self.turn.session.append(*data, result)
-            self.logged += 1
+            await self._answer(run, result)
 
 
 def truncated(calls: Sequence[Call]) -> list[Data]:

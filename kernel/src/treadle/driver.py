@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextvars import ContextVar
+from functools import partial
 from types import MappingProxyType
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeVar
 
 import anyio
 from anyio import CancelScope
@@ -45,12 +46,13 @@ from .messages import Call, Content, Json, Message, as_message
 from .messages import Result as AnsweredPart
 from .model import Model
 from .results import Entered, IsParked, Receipt, Result, WasDropped
-from .session import Note, Session
+from .session import Build, Note, Session
 from .store import Post, PostCancel, PostDecision, PostMessage
 from .tools import Tool
 from .view import View
 from .watch import Watch
 
+T = TypeVar("T")
 Reach = Literal["model", "call", "turn", "all"]
 Status = Literal["idle", "running", "closed"]
 
@@ -199,9 +201,45 @@ class Driver:
         def build(state: State) -> Sequence[Data]:
             return (InboxDrop(ids=(message_id,), why="withdrawn"),) if message_id in state.pending else ()
 
-        gone = await self._session.append_built(build)
-        await self._session.sync()
-        return bool(gone)
+        return bool(await self._written(build))
+
+    async def _written(self, build: Build, durably: bool = True) -> Sequence[Event]:
+        """Append for a caller, and wait until it is durable."""
+        if not self._session.suspends:
+            return await self._write(build, durably)
+        return await self._apart(partial(self._write, build, durably))
+
+    async def _apart(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Do work that no cancel of the caller may split, as a task of the driver's, and wait for it.
+
+        A shield alone would not do: asyncio's own `Task.cancel`, which servers and `asyncio.timeout` use, passes
+        through shields. A caller that leaves so leaves the work to go on, and never looks like a store that failed.
+        """
+        found: list[T] = []
+        faults: list[Exception] = []
+        done = anyio.Event()
+
+        async def task() -> None:
+            try:
+                with CancelScope(shield=True):
+                    found.append(await work())
+            except Exception as error:
+                faults.append(error)
+            finally:
+                done.set()
+
+        self._group.start_soon(task)
+        with CancelScope(shield=True):
+            await done.wait()
+        if faults:
+            raise faults[0]
+        return found[0]
+
+    async def _write(self, build: Build, durably: bool) -> Sequence[Event]:
+        events = await self._session.append_built(build)
+        if durably:
+            await self._session.sync()
+        return events
 
     async def _put(self, content: Content, lane: Lane, wake: bool) -> Receipt:
         self.check_open()
@@ -209,15 +247,15 @@ class Driver:
         message = as_message(content, origin=origin)
         if message.id in self._session.state.ids:
             raise UsageError(f"Message id {message.id} was used before in this session. Give each message a new id.")
-        receipt = self._receipts[message.id] = Receipt(self, message.id)
+        receipt = Receipt(self, message.id)
 
         def build(state: State) -> Sequence[Data]:
+            self._receipts[message.id] = receipt  # not before: a driver that goes idle parks what stands here
             put = InboxPut(message=message, lane=lane, wake=wake)
             return (put, TurnStart()) if wake and self._may_start() else (put,)
 
         try:
-            await self._session.append_built(build)
-            await self._session.sync()
+            await self._written(build)
         except BaseException:
             if message.id not in self._session.state.ids:
                 self._receipts.pop(message.id, None)
@@ -251,7 +289,7 @@ class Driver:
             self._entered.append(receipt)
             return (TurnStart(),)
 
-        if not await self._session.append_built(build):
+        if not await self._written(build, durably=False):
             raise UsageError(f'Session "{self.session_id}" owes nothing and nothing pends. Send it a message.')
         return await receipt.result()
 
@@ -280,7 +318,7 @@ class Driver:
             return (TurnStart(),)
 
         try:
-            await self._session.append_built(build)
+            await self._written(build, durably=False)
         except _Refused as refused:
             waits = ", ".join(call.id for call in self.waiting) or "none"
             named = ", ".join(refused.ids) or "none given"
@@ -382,8 +420,7 @@ class Driver:
         """Say what people know the session by; None leaves a field as it is."""
         self.check_open()
         meta = SessionMeta(title=title, labels=None if labels is None else tuple(labels), metadata=metadata)
-        await self._session.append_built(lambda state: (meta,))
-        await self._session.sync()
+        await self._written(lambda state: (meta,))
 
     async def until_idle(self) -> None:
         """Wait until nothing runs. Raises the fault if the store fails."""
@@ -425,18 +462,22 @@ class Driver:
         if self._closing:
             return
         self._closing = True
-        with CancelScope(shield=True):
-            self.cancel("turn", cause=cause)
-            if self._maintaining is not None:
-                self._maintaining.cancel()
-            while self._busy:
-                await self._settled.wait()
-            self._finish_closing()
-            try:
-                if self._session.fault is None:
-                    await self._session.sync()
-            finally:
-                await self._session.log.close()
+        await self._apart(partial(self._close, cause))
+
+    async def _close(self, cause: str) -> None:
+        self.cancel("turn", cause=cause)
+        if self._maintaining is not None:
+            self._maintaining.cancel()
+        self._abort_next = cause  # what is being put as the close begins may start a turn yet
+        await self._session.at_rest()
+        while self._busy:
+            await self._settled.wait()
+        self._finish_closing()
+        try:
+            if self._session.fault is None:
+                await self._session.sync()
+        finally:
+            await self._session.log.close()
 
     def _finish_closing(self) -> None:
         if self.status != "closed":

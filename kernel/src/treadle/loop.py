@@ -290,6 +290,7 @@ async def stopping(turn: Turn) -> End | None:
     """The stopping checkpoint: objections buy a step each round, while vetoes and steps last."""
     state, limits, context = turn.state, turn.context.limits, turn.context
     objections = await turn.host.on_turn_stopping(context) if turn.host.rows["on_turn_stopping"] else ()
+    await checkpoint_if_cancelled()  # an objection put after a cancel would wake the session that was told to stop
     if objections and context.vetoes < limits.max_vetoes and state.step < limits.max_steps:
         context.vetoes += 1
         await turn.session.append(*[InboxPut(message=each, lane="step", wake=True) for each in objections])
@@ -324,8 +325,8 @@ async def close(turn: Turn, end: End) -> None:
         await turn.ask.stop()
     if state.phase is Phase.ASKING:
         await session.append(cut_reply(turn, end))
-    if state.phase is Phase.ACTING and turn.work is not None:
-        await turn.work.finish_cancelled()
+    if state.phase is Phase.ACTING:
+        await open_work(turn).finish_cancelled()
     if state.phase is not Phase.OPEN:
         await session.append(StepEnd("failed" if end.reason == "failed" else _outcome(end.reason)))
 
@@ -337,6 +338,13 @@ async def close(turn: Turn, end: End) -> None:
         return (ended,)
 
     await session.append_built(ending, loop=True)
+
+
+def open_work(turn: Turn) -> Work:
+    """The open step's tool work; also where the cancel came as its calls were logged, before the work began."""
+    calls = [turn.state.calls[each] for each in turn.state.order]
+    resumed = any(each.placeholder for each in calls)
+    return turn.work or Work(turn, [each.call for each in calls], turn.resumes if resumed else None)
 
 
 def _outcome(reason: Ending) -> Any:
@@ -363,6 +371,7 @@ async def run_step(turn: Turn, proposal: Proposal) -> None:
     session, agent = turn.session, turn.agent
     assert agent is not None
     await load_tools(turn, agent)
+    await checkpoint_if_cancelled()  # a cancel while hooks were asked: the step must not begin
     claims = tuple(each.id for each in proposal.messages if each.id in turn.state.pending)
     await log_swap(turn)
     gone = [InboxDrop(ids=proposal.rejected, why="rejected")] if proposal.rejected else []
@@ -423,6 +432,7 @@ async def ask_model(turn: Turn) -> AssistantMessage:
         if limit := spent_tokens(turn):
             raise TurnOver(turn.end("limit", limit))
         request, changes = await build_request(turn)
+        await checkpoint_if_cancelled()
         await session.append(request_event(turn, request, changes))
         await session.sync()
         try:

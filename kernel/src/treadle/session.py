@@ -59,7 +59,7 @@ class Session:
         self.failed: Callable[[TreadleError], None] = lambda fault: None
         self.refused: Callable[[Note, str], None] = lambda note, reason: None
         self._opening: SessionOpen | None = opening
-        self._store_seconds, self._suspends = store_seconds, suspends
+        self.suspends, self._store_seconds = suspends, store_seconds
         self._lock = Lock(fast_acquire=True)
         self._told: deque[Event] = deque()
         self._telling = False
@@ -76,7 +76,7 @@ class Session:
         `build` runs in the same synchronous section as the commit (for a store that suspends: under the lock), so what
         it decides on cannot change meanwhile. The caller's cancel does not split the section.
         """
-        if self._suspends:
+        if self.suspends:
             with CancelScope(shield=True):
                 async with self._lock:
                     events = await self._write(build, loop)
@@ -97,7 +97,7 @@ class Session:
             events = self._folded(data, now, loop)
             if not events:
                 pass
-            elif self._suspends:
+            elif self.suspends:
                 with fail_after(self._store_seconds):
                     await self.log.append(events, expected)
             else:
@@ -164,7 +164,7 @@ class Session:
         if self.fault is not None:
             raise self.fault
         try:
-            if self._suspends:
+            if self.suspends:
                 with CancelScope(shield=True), fail_after(self._store_seconds):
                     await self.log.sync()
             else:
@@ -173,6 +173,12 @@ class Session:
             self._fail(error)
             raise self.fault or error from error
 
+    async def at_rest(self) -> None:
+        """Return when each append that began before this call is done, or has failed."""
+        if self.suspends:
+            async with self._lock:
+                pass
+
     def _fail(self, error: BaseException) -> None:
         if self.fault is None:
             silent = f"it was silent for {self._store_seconds:g} s" if isinstance(error, TimeoutError) else error
@@ -180,11 +186,16 @@ class Session:
             self.failed(self.fault)
 
     async def _tell(self) -> None:
-        """Tell observers, in order. One task does it at a time; what they append meanwhile is told behind it."""
+        """Tell observers, in order. One task does it at a time; what they append meanwhile is told behind it.
+
+        Shielded: a cancel of whoever appended must neither keep an event from the observers behind the one that waits,
+        nor make a committed append look like one that failed. `hook_seconds` bounds each.
+        """
         self._telling = True
         try:
-            while self._told and self.notify is not None:
-                await self.notify(self._told.popleft())
+            with CancelScope(shield=True):
+                while self._told and self.notify is not None:
+                    await self.notify(self._told.popleft())
         finally:
             self._telling = False
 

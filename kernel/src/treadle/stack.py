@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import AsyncIterator, Mapping, Sequence
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -44,18 +45,32 @@ class Stack:
     """Plugins composed in order, and the way in.
 
     `plugins` mixes instances and names of installed plugins; the list's order is the hooks' order. `store` is where a
-    bare session name lives. Immutable once made; it may be opened again after it was closed.
+    bare session name lives. `clock` stamps events: seconds since 1970. Immutable once made; it may be opened again
+    after it was closed.
 
     Raises `CompositionError` with every fault at once.
     """
 
-    def __init__(self, plugins: Sequence[object] = (), *, store: str | Store = "memory:") -> None:
+    def __init__(
+        self,
+        plugins: Sequence[object] = (),
+        *,
+        store: str | Store = "memory:",
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         named, versions = _composed(plugins)
-        self._init(named, versions, store)
+        self._init(named, versions, store, clock)
 
-    def _init(self, named: list[tuple[str, object]], versions: dict[str, str], store: str | Store) -> None:
+    def _init(
+        self,
+        named: list[tuple[str, object]],
+        versions: dict[str, str],
+        store: str | Store,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         specs = [getattr(plugin, "hookspecs", None) for _, plugin in named]
         self.host = Host(named, [each for each in specs if each is not None])
+        self.clock = clock
         self.manifest = tuple((name, versions.get(name, "")) for name, _ in named)
         self.broken: tuple[str, ...] = ()
         """What discovery could not load, each as a sentence; empty for a stack written in code."""
@@ -307,6 +322,7 @@ class Stack:
                 plugins=self.manifest,
                 store_seconds=limits.store_seconds,
                 suspends=store.capabilities.suspends,
+                clock=self.clock,
             )
             driver = Driver(self, agent, live, group, kernel=VERSION, **settings)
         except BaseException:
@@ -498,6 +514,7 @@ class Sessions:
                     plugins=self._stack.manifest,
                     store_seconds=30.0,
                     suspends=store.capabilities.suspends,
+                    clock=self._stack.clock,
                 )
             finally:
                 await log.close()
