@@ -18,13 +18,14 @@ from typing import TYPE_CHECKING, Union, overload
 
 import attrs
 
-from .context import ToolAnswer, as_answer, context_parameters
+from treadle.context import ToolAnswer, as_answer, context_parameters
+from treadle.errors import InvalidArguments, MissingExtra, UsageError
+from treadle.messages import Json, Text
+from treadle.model import OutputSchema
+from treadle.tools import Replay, Tool, parse_object
+
 from .docstrings import Docs, read_docs
-from .errors import InvalidArguments, MissingExtra, UsageError
-from .messages import Json, Text
-from .model import OutputSchema
 from .records import ABSENT, Field, from_parameter, innermost, own_doc, parameter_hints
-from .tools import Replay, Tool, parse_object
 
 if TYPE_CHECKING:
     from .shapes import Shape

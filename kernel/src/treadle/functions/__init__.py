@@ -1,0 +1,9 @@
+"""Functions into tools, and types into structured answers. Needs treadle[tools] (msgspec), loaded on first use.
+
+A tool's schema and its decoder come from the function's signature and docstring, once, when it is decorated. What
+has no JSON form, or would be decoded otherwise than written, is refused then and there, with the reason.
+"""
+
+from .decorator import decode_output, output_schema, output_tool, tool
+
+__all__ = ["decode_output", "output_schema", "output_tool", "tool"]
