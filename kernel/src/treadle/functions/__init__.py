@@ -4,6 +4,7 @@ A tool's schema and its decoder come from the function's signature and docstring
 has no JSON form, or would be decoded otherwise than written, is refused then and there, with the reason.
 """
 
-from .decorator import decode_output, output_schema, output_tool, tool
+from .decorator import tool
+from .outputs import decode_output, output_schema, output_tool
 
 __all__ = ["decode_output", "output_schema", "output_tool", "tool"]
