@@ -97,7 +97,10 @@ class Agent:
             self.version,
             instructions,
             self.model if isinstance(self.model, str) else self.model.ref,
-            [[t.name, t.description, t.parameters, t.exclusive, t.replay, t.needs_approval] for t in self.tools],
+            [
+                [t.name, t.description, t.parameters, t.exclusive, t.replay, t.needs_approval, t.timeout_seconds]
+                for t in self.tools
+            ],
             dict(self.params),
             attrs.asdict(self.limits),
         ]

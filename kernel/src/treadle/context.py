@@ -257,9 +257,13 @@ def as_answer(value: object) -> ToolAnswer:
 
 
 def to_json(value: object) -> str:
-    """Structured data as JSON text. Types beyond JSON's own need msgspec, if it is there, else their `str`."""
+    """Structured data as JSON text.
+
+    pydantic's models say themselves how they look in JSON, wherever they stand. attrs classes, dataclasses and other
+    types beyond JSON's own need msgspec, if it is there. What has no JSON form is its `str`.
+    """
     try:
-        return json.dumps(value, ensure_ascii=False)
+        return json.dumps(value, ensure_ascii=False, default=_dumped)
     except (TypeError, ValueError):
         pass
     try:
@@ -267,6 +271,13 @@ def to_json(value: object) -> str:
     except ImportError:
         return str(value)
     try:
-        return msgspec.json.encode(value).decode()
+        return msgspec.json.encode(value, enc_hook=_dumped).decode()
     except (TypeError, ValueError):
         return str(value)
+
+
+def _dumped(value: Json) -> Json:
+    """A pydantic model as plain data, without importing pydantic; `TypeError` for anything else."""
+    if hasattr(value, "model_dump") and hasattr(type(value), "__pydantic_serializer__"):
+        return value.model_dump(mode="json")
+    raise TypeError(f"{type(value).__name__} has no JSON form")
