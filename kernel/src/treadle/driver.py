@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
 from types import MappingProxyType
 from typing import Any, Literal, Protocol, TypeAlias, Union
@@ -48,7 +49,7 @@ from .messages import Call, Content, Json, Message, Part, Usage, as_message, as_
 from .messages import Result as AnsweredPart
 from .model import FinishReason, Model
 from .session import Note, Session
-from .store import Post, PostCancel, PostDecision, PostMessage
+from .store import Post, PostCancel, PostDecision, PostMessage, Store
 from .tools import Tool
 from .view import View
 
@@ -287,6 +288,9 @@ class Home(Protocol):
     @property
     def manifest(self) -> tuple[tuple[str, str], ...]: ...
     def open_model(self, ref: str) -> Model: ...
+    def open_at(
+        self, store: Store, session_id: str, agent: Agent, **settings: Any
+    ) -> AbstractAsyncContextManager[Driver]: ...
 
     def hold(self) -> None:
         """A turn uses this stack: it does not close before `let_go`."""
@@ -310,6 +314,7 @@ class Driver:
         session: Session,
         group: TaskGroup,
         *,
+        store: Store,
         user: str | None = None,
         deps: Any = None,
         metadata: Mapping[str, Json] | None = None,
@@ -320,6 +325,7 @@ class Driver:
         kernel: str = "",
     ) -> None:
         self.home, self.agent, self._session, self._group = home, agent, session, group
+        self._store = store
         self.user, self.deps, self.metadata, self._run = user, deps, dict(metadata or {}), run
         self._limits, self._output, self._decode, self._kernel = limits, output, decode_output, kernel
         self.status: Status = "idle"
@@ -752,12 +758,20 @@ class Driver:
             metadata=self.metadata,
             run=self._run,
             sent=self._sent,
+            reads=self.read,
+            opens=self._open_child,
         )
         turn = Turn(self, self._session, context, woken=woken, resumes=resumes, output=self._output)
         if self._abort_next:
             turn.cancel(self._abort_next)
             self._abort_next = ""
         return turn
+
+    def _open_child(self, agent: Agent, name: str, settings: Mapping[str, Any]) -> AbstractAsyncContextManager[Driver]:
+        """A session beside this one, on the stack that the open turn uses."""
+        own = {"user": self.user, "deps": self.deps, "metadata": self.metadata, "run": self._run}
+        home = self._held or self.home
+        return home.open_at(self._store, f"{self.session_id}/{name}", agent, **{**own, **settings})
 
     def _sent(self, data: PluginData | ContextEdit, plugin: str) -> None:
         """A hook's note or edit, queued for the loop's next append."""
