@@ -6,5 +6,6 @@ has no JSON form, or would be decoded otherwise than written, is refused then an
 
 from .decorator import tool
 from .outputs import decode_output, output_schema, output_tool
+from .reading import read_result
 
-__all__ = ["decode_output", "output_schema", "output_tool", "tool"]
+__all__ = ["decode_output", "output_schema", "output_tool", "read_result", "tool"]
