@@ -161,7 +161,7 @@ async def test_a_model_reads_on_by_the_handle():
         handle = request.messages[-1].parts[0].call_id
         return call("read_result", handle=handle, start=2_000_000)
 
-    model, result, _ = await run(Tool(name="dump", call=lambda: BIG), more, "ok", tools=[read_result])
+    _, result, _ = await run(Tool(name="dump", call=lambda: BIG), more, "ok", tools=[read_result])
     answer = [m.parts[0] for m in result.messages if m.role == "tool"][-1]
     assert answer.parts[0].text == "[bytes 2000000 to 2000010 of 2000010]\nxxxxxx end"
 

@@ -4,8 +4,9 @@ A tool's schema and its decoder come from the function's signature and docstring
 has no JSON form, or would be decoded otherwise than written, is refused then and there, with the reason.
 """
 
+from .agents import agent_tool
 from .decorator import tool
 from .outputs import decode_output, output_schema, output_tool
 from .reading import read_result
 
-__all__ = ["decode_output", "output_schema", "output_tool", "read_result", "tool"]
+__all__ = ["agent_tool", "decode_output", "output_schema", "output_tool", "read_result", "tool"]
