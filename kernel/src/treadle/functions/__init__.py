@@ -8,5 +8,8 @@ from .agents import agent_tool
 from .decorator import tool
 from .outputs import decode_output, output_schema, output_tool
 from .reading import read_result
+from .toolset import ToolSet, tools_of
 
-__all__ = ["agent_tool", "decode_output", "output_schema", "output_tool", "read_result", "tool"]
+__all__ = [
+    "ToolSet", "agent_tool", "decode_output", "output_schema", "output_tool", "read_result", "tool", "tools_of",
+]  # fmt: skip
