@@ -14,7 +14,7 @@ from treadle.context import Allow, CallContext, ToolAnswer, TurnContext
 from treadle.errors import UsageError
 from treadle.events import AssistantMessage, Event, ToolResult, TurnEnd
 from treadle.messages import Call, Json, Message, Text, Usage
-from treadle.tools import Tool
+from treadle.tools import NO_ANSWER, Tool
 
 from .signatures import NAME
 
@@ -113,7 +113,7 @@ def _answer(name: str, child: Json, events: Sequence[Event]) -> ToolAnswer:
         return ToolAnswer(parts=(Text(text),), status="deferred", usage=usage)
     end = ends[-1] if ends else None
     complete = end is not None and (end.reason == "completed" or (end.reason == "interrupted" and said))
-    if end is not None and complete and not end.detail.startswith("no structured answer"):
+    if end is not None and complete and not end.detail.startswith(NO_ANSWER):
         return ToolAnswer(parts=(Text(said),), usage=usage)
     why = f"{end.reason}, {end.detail}" if end is not None and end.detail else end.reason if end else "before any turn"
     tail = f" It said last: {said}" if said else ""

@@ -14,9 +14,10 @@ from treadle.context import ToolAnswer
 from treadle.errors import InvalidArguments, UsageError
 from treadle.messages import Json, Text
 from treadle.model import OutputSchema
-from treadle.tools import Tool, parse_object
+from treadle.tools import Tool, Wanted, parse_object
 
 from .docstrings import read_docs
+from .documents import check_document
 from .records import Field, own_doc
 from .signatures import NAME, shapes, signature_shape
 
@@ -38,8 +39,9 @@ def output_tool(wanted: object, name: str = "final_answer", description: str = "
     """The tool with which a model gives its structured answer; its result concludes the turn.
 
     `wanted` is a type, a union or sequence of types, or a function: then the parameters are its own, and it returns
-    the value, or raises ValueError with what the model should mend. The answer's text is the JSON document that
-    `decode_output` reads. A type whose JSON form is no object stands in one, under `value`.
+    the value, or raises ValueError with what the model should mend. A dict is a JSON Schema, and the value plain data.
+    The answer's text is the JSON document that `decode_output` reads. A type whose JSON form is no object stands in
+    one, under `value`.
     """
     output = _output(wanted)
 
@@ -59,6 +61,13 @@ def output_schema(wanted: object) -> OutputSchema:
     return OutputSchema(name=output.name, schema=output.schema)
 
 
+def wanted_output(wanted: object) -> Wanted:
+    """All that a turn needs to ask for such an answer and to read it; `wanted` as for `output_tool`."""
+    output = _output(wanted)
+    schema = OutputSchema(name=output.name, schema=output.schema)
+    return Wanted(tool=output_tool(wanted), schema=schema, decode=lambda text: output.decode(parse_object(text)))
+
+
 def decode_output(wanted: object, text: str) -> object:
     """The value in the text of a structured answer. Raises `InvalidArguments`, in words for the model."""
     return _output(wanted).decode(parse_object(text))
@@ -72,6 +81,8 @@ def _output(wanted: Json) -> _Output:
 
 
 def _new_output(wanted: Json) -> _Output:
+    if isinstance(wanted, Mapping):
+        return _of_schema(wanted)
     label = wanted.__name__ if inspect.isclass(wanted) or inspect.isroutine(wanted) else ""
     where, name = f"Output {label or wanted}", label if NAME.fullmatch(label) else "answer"
     if inspect.isroutine(wanted) or isinstance(wanted, partial):
@@ -87,6 +98,24 @@ def _new_output(wanted: Json) -> _Output:
     wrapped = shapes().shape_of_fields([field], where, {}, {})
     decode: Json = wrapped.decode
     return _Output(name=name, description="", schema=wrapped.schema, decode=lambda given: decode(given)["value"])
+
+
+def _of_schema(schema: Mapping[str, Json]) -> _Output:
+    """An answer whose form is given as a JSON Schema; its value is plain data."""
+    title, text = schema.get("title", ""), schema.get("description", "")
+    name = title if isinstance(title, str) and NAME.fullmatch(title) else "answer"
+    if schema.get("type") == "object" or "properties" in schema:
+        whole, key = dict(schema), ""
+    else:  # its references name places from its own root, so the definitions move up with it
+        whole = {"type": "object", "properties": {"value": dict(schema)}, "required": ["value"]}
+        whole |= {word: schema[word] for word in ("$defs", "definitions") if word in schema}
+        whole["additionalProperties"], key = False, "value"
+
+    def decode(given: Mapping[str, Json]) -> object:
+        check_document(dict(given), whole, whole)
+        return given[key] if key else dict(given)
+
+    return _Output(name=name, description=text if isinstance(text, str) else "", schema=whole, decode=decode)
 
 
 @lru_cache(maxsize=256)
