@@ -41,7 +41,7 @@ from .hooks import Delta
 from .host import Host
 from .messages import Call, Json, Part, Status, Text
 from .session import Note, Session
-from .tools import Tool
+from .tools import Tool, Wanted
 
 THREADS = sys.platform not in ("emscripten", "wasi")
 """Whether sync tools run in worker threads; elsewhere they run inline."""
@@ -56,6 +56,7 @@ class CallTurn(Protocol):
     context: TurnContext[Any]
     tools: Mapping[str, Tool]
     next_agent: Agent | None
+    output: Wanted | None
 
     @property
     def host(self) -> Host: ...
@@ -335,9 +336,12 @@ class Work:
     def _shown(self, run: Run, answer: ToolAnswer) -> tuple[Part, ...]:
         """What enters the context; the whole of what is too long goes into the log, in the result's append.
 
-        Behind `after_tool`, so that what is kept has passed the redactors too.
+        Behind `after_tool`, so that what is kept has passed the redactors too. A structured answer stays whole: it is
+        the model's own words, and will be decoded.
         """
-        parts, whole = excerpt(answer.parts, self.turn.context.limits.result_bytes, run.call.id)
+        output = self.turn.output
+        most = None if output is not None and run.tool is output.tool else self.turn.context.limits.result_bytes
+        parts, whole = excerpt(answer.parts, most, run.call.id)
         if whole is not None:
             self.turn.session.notes.append(Note(whole, KERNEL))
         return parts

@@ -45,12 +45,11 @@ from .grammar import State, result_message
 from .hooks import Delta
 from .host import Host
 from .loop import Turn, run_turn
-from .messages import Call, Content, Json, Message, Part, Usage, as_message, as_parts
-from .messages import Result as AnsweredPart
+from .messages import Call, Content, Json, Message, Part, Text, Usage, as_message, as_parts
 from .model import FinishReason, Model
 from .session import Note, Session
 from .store import Post, PostCancel, PostDecision, PostMessage, Store
-from .tools import Tool
+from .tools import NO_ANSWER, Wanted
 from .view import View
 
 Reach = Literal["model", "call", "turn", "all"]
@@ -68,10 +67,10 @@ _inside: ContextVar[Mapping[int, int]] = ContextVar("treadle_turns", default=Map
 class Result:
     """How a turn came out.
 
-    `text` is the last reply's words, `output` the decoded value where `output=` was asked for, `messages` all that
-    entered the conversation in this turn. `reason` is how it ended and `detail` what of (the limit, the cause, the
-    failure); `finish` why the model stopped last. `waiting` are the calls that wait for a decision. `cost` is None
-    where no plugin knows prices.
+    `text` is the last reply's words, `output` the decoded value where `output=` was asked for (None, and `output_error`
+    says why, if the model gave none), `messages` all that entered the conversation in this turn. `reason` is how it
+    ended and `detail` what of (the limit, the cause, the failure); `finish` why the model stopped last. `waiting` are
+    the calls that wait for a decision. `cost` is None where no plugin knows prices.
     """
 
     text: str
@@ -86,10 +85,11 @@ class Result:
     turn: int
     steps: int
     waiting: tuple[Call, ...]
+    output_error: str = ""
 
     def check(self) -> Result:
-        """Itself, if the turn completed; else raises `BudgetExceeded` or `TurnNotCompleted`."""
-        if self.reason == "completed":
+        """Itself, if the turn completed with what was asked; else raises `BudgetExceeded` or `TurnNotCompleted`."""
+        if self.reason == "completed" and not self.output_error:
             return self
         kind = BudgetExceeded if self.reason == "limit" else TurnNotCompleted
         raise kind(self.session, self.reason, self.detail)
@@ -320,14 +320,13 @@ class Driver:
         metadata: Mapping[str, Json] | None = None,
         run: str | None = None,
         limits: Limits | None = None,
-        output: Tool | None = None,
-        decode_output: Callable[[str], Any] | None = None,
+        output: Wanted | None = None,
         kernel: str = "",
     ) -> None:
         self.home, self.agent, self._session, self._group = home, agent, session, group
         self._store = store
         self.user, self.deps, self.metadata, self._run = user, deps, dict(metadata or {}), run
-        self._limits, self._output, self._decode, self._kernel = limits, output, decode_output, kernel
+        self._limits, self._output, self._kernel = limits, output, kernel
         self.status: Status = "idle"
         self.on_closed: Callable[[Driver], None] = lambda driver: None
         self.on_idle: Callable[[Driver], None] = lambda driver: None
@@ -820,6 +819,8 @@ class Driver:
             self._turn.messages.append(data.message)
         elif isinstance(data, ToolResult):
             call = self._session.state.calls[data.call_id].call
+            if data.concludes and self._output is not None and call.name == self._output.tool.name:
+                self._turn.given = "".join(part.text for part in data.parts if isinstance(part, Text))
             self._turn.messages.append(result_message(call, data.status, data.parts))
 
     def _end_turn(self, end: TurnEnd) -> None:
@@ -835,17 +836,16 @@ class Driver:
 
     def _result(self, turn: Turn, end: TurnEnd) -> Result:
         reply = turn.reply
-        output = None
-        if self._decode is not None and end.reason == "completed":
-            output = self._decode(_concluding_text(turn.messages))
+        output, fault = turn.answer() if end.reason == "completed" else (None, "")
         return Result(
             text=reply.message.text if reply else "",
             output=output,
+            output_error=fault,
             messages=tuple(turn.messages),
             usage=end.usage,
             cost=None,
             reason=end.reason,
-            detail=end.detail,
+            detail=end.detail or (f"{NO_ANSWER}: {fault}" if fault else ""),
             finish=reply.finish if reply else None,
             session=self.session_id,
             turn=self._session.state.turn,
@@ -970,12 +970,3 @@ def _decision(post: PostDecision) -> Decision:
     if post.verdict == "allow":
         return Allow(json.loads(post.arguments) if post.arguments is not None else None)
     return Deny(post.text) if post.verdict == "deny" else Answer(post.text)
-
-
-def _concluding_text(messages: Sequence[Message]) -> str:
-    """The text of the turn's last tool result: what its output tool returned."""
-    for message in reversed(messages):
-        for part in message.parts:
-            if isinstance(part, AnsweredPart):
-                return "".join(getattr(each, "text", "") for each in part.parts)
-    return ""

@@ -293,10 +293,11 @@ class Stack:
             self.open_model(agent.model)
         output = settings.pop("output", None)
         if output is not None:
-            from .functions import decode_output, output_tool
+            from .functions import wanted_output
 
-            settings["output"] = output_tool(output)
-            settings["decode_output"] = partial(decode_output, output)
+            wanted = settings["output"] = wanted_output(output)
+            if any(tool.name == wanted.tool.name for tool in agent.tools):
+                raise UsageError(f'With output= the name "{wanted.tool.name}" is taken. Rename that tool of the agent.')
         limits: Limits = settings.get("limits") or agent.limits
         log = await store.open(session_id, write=True)
         try:
