@@ -62,7 +62,7 @@ async def test_words_instead_are_asked_again_once_naming_the_tool():
 async def test_words_again_end_the_turn_with_no_output_and_the_reason():
     model, result = await ask("It is Oslo.", "Oslo, I said.", "never asked")
     assert (result.output, result.reason, result.text, model.left) == (None, "completed", "Oslo, I said.", 1)
-    assert result.detail.startswith("no structured answer: The arguments are not valid JSON.")
+    assert result.detail.startswith("no structured answer: The answer is not one JSON object.")
     with pytest.raises(TurnNotCompleted, match="no structured answer"):
         result.check()
 

@@ -52,7 +52,7 @@ from .model import (
     own_calls,
 )
 from .session import Session
-from .tools import NO_ANSWER, Tool, Wanted
+from .tools import NO_ANSWER, Tool, Wanted, parse_object
 from .view import changes_of, why_invalid
 
 
@@ -337,6 +337,10 @@ def judge(output: Wanted, text: str) -> tuple[object, str]:
         text = text[3:-3].removeprefix("json")
     if not text:
         return None, "There is no answer yet."
+    try:
+        parse_object(text)
+    except InvalidArguments:
+        return None, "The answer is not one JSON object."
     try:
         return output.decode(text), ""
     except InvalidArguments as error:

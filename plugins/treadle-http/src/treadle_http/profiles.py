@@ -25,7 +25,8 @@ class Profile:
     Dialect of requests:
     `system_role` speaks the instructions. `max_tokens` is what the output limit is called. `renames` are other
     parameters' names here, `refuses` parameters the server does not take. `stream_usage`: usage of a stream has to be
-    asked for. `output` is how a structured answer is asked for. `id_pattern` is what a call's id must match in full.
+    asked for. `output` is how a structured answer is asked for; with "json_schema" the server holds the answer to the
+    schema, so that the model's `native_output` is true. `id_pattern` is what a call's id must match in full.
     `file_urls` is the content part for a document by URL, empty if the server takes none.
 
     Dialect of reasoning:
