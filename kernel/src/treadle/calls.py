@@ -34,12 +34,13 @@ from .context import (
     wanted_contexts,
 )
 from .errors import InvalidArguments, PluginError, UsageError
-from .events import Data, ToolCall, ToolResult
+from .events import KERNEL, Data, ToolCall, ToolResult
+from .excerpts import excerpt
 from .hooks import Delta
 from .host import Host
-from .messages import Call, Json, Status, Text
+from .messages import Call, Json, Part, Status, Text
 from .session import Note, Session
-from .tools import Tool
+from .tools import Tool, Wanted
 
 THREADS = sys.platform not in ("emscripten", "wasi")
 """Whether sync tools run in worker threads; elsewhere they run inline."""
@@ -54,6 +55,7 @@ class CallTurn(Protocol):
     context: TurnContext[Any]
     tools: Mapping[str, Tool]
     next_agent: Agent | None
+    output: Wanted | None
 
     @property
     def host(self) -> Host: ...
@@ -351,11 +353,24 @@ class Work:
         return ToolResult(
             call_id=run.call.id,
             status=answer.status,
-            parts=answer.parts,
+            parts=self._shown(run, answer),
             usage=answer.usage,
             concludes=answer.concludes,
             agent=answer.agent.name if answer.agent is not None else "",
         )
+
+    def _shown(self, run: Run, answer: ToolAnswer) -> tuple[Part, ...]:
+        """What enters the context; the whole of what is too long goes into the log, in the result's append.
+
+        Behind `after_tool`, so that what is kept has passed the redactors too. A structured answer stays whole: it is
+        the model's own words, and will be decoded.
+        """
+        output = self.turn.output
+        most = None if output is not None and run.tool is output.tool else self.turn.context.limits.result_bytes
+        parts, whole = excerpt(answer.parts, most, run.call.id)
+        if whole is not None:
+            self.turn.session.notes.append(Note(whole, KERNEL))
+        return parts
 
     async def _passed_in_time(self, run: Run) -> ToolResult:
         """As `_passed`, within the grace period: a redactor that hangs lets nothing through."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
 from functools import partial
 from types import MappingProxyType
@@ -42,13 +43,12 @@ from .hooks import Delta
 from .host import Host
 from .loop import Turn, run_turn
 from .maintenance import Maintenance
-from .messages import Call, Content, Json, Message, as_message
-from .messages import Result as AnsweredPart
+from .messages import Call, Content, Json, Message, Text, as_message
 from .model import Model
 from .results import Entered, IsParked, Receipt, Result, WasDropped
 from .session import Build, Note, Session
-from .store import Post, PostCancel, PostDecision, PostMessage
-from .tools import Tool
+from .store import Post, PostCancel, PostDecision, PostMessage, Store
+from .tools import NO_ANSWER, Wanted
 from .view import View
 from .watch import Watch
 
@@ -68,6 +68,9 @@ class Home(Protocol):
     @property
     def manifest(self) -> tuple[tuple[str, str], ...]: ...
     def open_model(self, ref: str) -> Model: ...
+    def open_at(
+        self, store: Store, session_id: str, agent: Agent, **settings: Any
+    ) -> AbstractAsyncContextManager[Driver]: ...
 
     def hold(self) -> None:
         """A turn uses this stack: it does not close before `let_go`."""
@@ -91,18 +94,19 @@ class Driver:
         session: Session,
         group: TaskGroup,
         *,
+        store: Store,
         user: str | None = None,
         deps: Any = None,
         metadata: Mapping[str, Json] | None = None,
         run: str | None = None,
         limits: Limits | None = None,
-        output: Tool | None = None,
-        decode_output: Callable[[str], Any] | None = None,
+        output: Wanted | None = None,
         kernel: str = "",
     ) -> None:
         self.home, self.agent, self._session, self._group = home, agent, session, group
+        self._store = store
         self.user, self.deps, self.metadata, self._run = user, deps, dict(metadata or {}), run
-        self._limits, self._output, self._decode, self._kernel = limits, output, decode_output, kernel
+        self._limits, self._output, self._kernel = limits, output, kernel
         self.status: Status = "idle"
         self.on_closed: Callable[[Driver], None] = lambda driver: None
         self.on_idle: Callable[[Driver], None] = lambda driver: None
@@ -578,6 +582,8 @@ class Driver:
             metadata=self.metadata,
             run=self._run,
             sent=self._sent,
+            reads=self.read,
+            opens=self._open_child,
         )
         self._context = context
         turn = Turn(self, self._session, context, woken=woken, resumes=resumes, output=self._output)
@@ -585,6 +591,12 @@ class Driver:
             turn.cancel(self._abort_next)
             self._abort_next = ""
         return turn
+
+    def _open_child(self, agent: Agent, name: str, settings: Mapping[str, Any]) -> AbstractAsyncContextManager[Driver]:
+        """A session beside this one, on the stack that the open turn uses."""
+        own = {"user": self.user, "deps": self.deps, "metadata": self.metadata, "run": self._run}
+        home = self._held or self.home
+        return home.open_at(self._store, f"{self.session_id}/{name}", agent, **{**own, **settings})
 
     def _sent(self, data: PluginData | ContextEdit, plugin: str) -> None:
         """A hook's note or edit, queued for the loop's next append."""
@@ -634,8 +646,12 @@ class Driver:
 
     def _collect_result(self, result: ToolResult) -> None:
         answer = self._session.state.calls[result.call_id].answer
-        if self._turn is not None and answer is not None:
-            self._turn.messages.append(answer)
+        if self._turn is None or answer is None:
+            return
+        self._turn.messages.append(answer)
+        name = self._session.state.calls[result.call_id].call.name
+        if result.concludes and self._output is not None and name == self._output.tool.name:
+            self._turn.given = "".join(part.text for part in result.parts if isinstance(part, Text))
 
     def _end_turn(self, end: TurnEnd) -> None:
         turn, self._turn = self._turn, None
@@ -650,17 +666,16 @@ class Driver:
 
     def _result(self, turn: Turn, end: TurnEnd) -> Result:
         reply = turn.reply
-        output = None
-        if self._decode is not None and end.reason == "completed":
-            output = self._decode(_concluding_text(turn.messages))
+        output, fault = turn.answer() if end.reason == "completed" else (None, "")
         return Result(
             text=reply.message.text if reply else "",
             output=output,
+            output_error=fault,
             messages=tuple(turn.messages),
             usage=end.usage,
             cost=None,
             reason=end.reason,
-            detail=end.detail,
+            detail=end.detail or (f"{NO_ANSWER}: {fault}" if fault else ""),
             finish=reply.finish if reply else None,
             session=self.session_id,
             turn=self._session.state.turn,
@@ -798,12 +813,3 @@ def _decision(post: PostDecision) -> Decision:
     if post.verdict == "allow":
         return Allow(json.loads(post.arguments) if post.arguments is not None else None)
     return Deny(post.text) if post.verdict == "deny" else Answer(post.text)
-
-
-def _concluding_text(messages: Sequence[Message]) -> str:
-    """The text of the turn's last tool result: what its output tool returned."""
-    for message in reversed(messages):
-        for part in message.parts:
-            if isinstance(part, AnsweredPart):
-                return "".join(getattr(each, "text", "") for each in part.parts)
-    return ""

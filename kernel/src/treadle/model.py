@@ -130,6 +130,9 @@ class Model(Protocol):
     context or None if unknown. `stream` opens one call: a context manager over an iterator of pieces, the last of
     which is `Finish`. Leaving it early closes the connection at once. A provider that does not stream yields whole
     parts. Failures are `ProviderError`; anything else counts as the provider's bug and is reported as kind `server`.
+
+    A model may have a `native_output` of True: it holds its answer to `Request.output`, which then comes without tools.
+    Others never get an `output`; they are given a tool to answer with.
     """
 
     @property

@@ -69,6 +69,7 @@ from .events import (
     TurnStart,
     UserMessage,
 )
+from .excerpts import whole_result
 from .hooks import Delta, OpenStack, hookimpl, hookspec
 from .messages import (
     Call,
@@ -217,4 +218,5 @@ __all__ = [
     "hookimpl",
     "hookspec",
     "new_id",
+    "whole_result",
 ]

@@ -269,8 +269,14 @@ class Stack:
             async with self, self.open(agent, session, **settings) as driver:
                 yield driver
             return
+        async with self.open_at(*self._located(session), agent, **settings) as driver:
+            yield driver
+
+    @asynccontextmanager
+    async def open_at(self, store: Store, session_id: str, agent: Agent, **settings: Any) -> AsyncIterator[Driver]:
+        """As `open`, of a session in a store that is at hand, on a stack that is open."""
         async with _Group() as group:
-            driver = await self._driver(agent, session, group, settings)
+            driver = await self._driver(agent, store, session_id, group, settings)
             try:
                 yield driver
             finally:
@@ -287,7 +293,7 @@ class Stack:
         key = (store.ref, session_id)
         driver = self._attached.get(key)
         if driver is None or driver.status == "closed":
-            driver = await self._driver(agent, session, self._group, settings)
+            driver = await self._driver(agent, store, session_id, self._group, settings)
             self._attached[key] = driver
             driver.on_closed = lambda closed: self._detach(key, closed)
             driver.on_idle = self._close_idle
@@ -301,18 +307,20 @@ class Stack:
         if self._group is not None and self.is_open and not driver.watching:
             self._group.start_soon(driver.close_if_idle)
 
-    async def _driver(self, agent: Agent, session: str | None, group: TaskGroup, settings: Mapping[str, Any]) -> Driver:
+    async def _driver(
+        self, agent: Agent, store: Store, session_id: str, group: TaskGroup, settings: Mapping[str, Any]
+    ) -> Driver:
         settings = dict(settings)
         if isinstance(agent.model, str):
             self.open_model(agent.model)
         output = settings.pop("output", None)
         if output is not None:
-            from .functions import decode_output, output_tool
+            from .functions import wanted_output
 
-            settings["output"] = output_tool(output)
-            settings["decode_output"] = partial(decode_output, output)
+            wanted = settings["output"] = wanted_output(output)
+            if any(tool.name == wanted.tool.name for tool in agent.tools):
+                raise UsageError(f'With output= the name "{wanted.tool.name}" is taken. Rename that tool of the agent.')
         limits: Limits = settings.get("limits") or agent.limits
-        store, session_id = self._located(session)
         log = await store.open(session_id, write=True)
         try:
             live = await open_session(
@@ -324,7 +332,7 @@ class Stack:
                 suspends=store.capabilities.suspends,
                 clock=self.clock,
             )
-            driver = Driver(self, agent, live, group, kernel=VERSION, **settings)
+            driver = Driver(self, agent, live, group, store=store, kernel=VERSION, **settings)
         except BaseException:
             with CancelScope(shield=True):
                 await log.close()

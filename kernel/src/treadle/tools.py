@@ -17,7 +17,7 @@ import attrs
 
 from .errors import InvalidArguments, UsageError
 from .messages import Json
-from .model import ToolSchema
+from .model import OutputSchema, ToolSchema
 
 Replay = Literal["pure", "idempotent", "reconcile", "at_most_once"]
 """What may happen to a call whose outcome is unknown. `pure` and `idempotent` may run again with the same key;
@@ -76,6 +76,23 @@ class Tool:
         if self.decode is not None:
             return self.decode(given)
         return check_object(given, self.parameters)
+
+
+NO_ANSWER = "no structured answer"
+"""How the detail of a completed turn begins that owed one; what was wrong follows."""
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Wanted:
+    """A structured answer that a turn owes.
+
+    `tool` is how a model gives it, and concludes the turn; `schema` is for providers that write it themselves.
+    `decode` makes the value of the answer's JSON text, or raises `InvalidArguments` in words for the model.
+    """
+
+    tool: Tool
+    schema: OutputSchema
+    decode: Callable[[str], object]
 
 
 def parse_object(raw: str) -> dict[str, Json]:
@@ -138,12 +155,13 @@ def check_object(given: Mapping[str, Json], schema: Json) -> Mapping[str, object
             continue
         wanted = rule.get("type") if isinstance(rule, dict) else None
         names = [wanted] if isinstance(wanted, str) else wanted
-        if names and not any(_is(value, kind) for kind in names):
-            raise InvalidArguments(f"{name} must be of type {' or '.join(names)}, not {_kind(value)}.")
+        if names and not any(is_of(value, kind) for kind in names):
+            raise InvalidArguments(f"{name} must be of type {' or '.join(names)}, not {kind_of(value)}.")
     return given
 
 
-def _is(value: Json, kind: str) -> bool:
+def is_of(value: Json, kind: str) -> bool:
+    """Whether a value is of a type as JSON Schema names it."""
     # JSON Schema counts 1.0 as an integer and never counts a boolean as a number (2020-12, section 6.1.1).
     if isinstance(value, bool):
         return kind == "boolean"
@@ -152,6 +170,7 @@ def _is(value: Json, kind: str) -> bool:
     return isinstance(value, _TYPES.get(kind, (object,)))
 
 
-def _kind(value: Json) -> str:
+def kind_of(value: Json) -> str:
+    """The type of a value as JSON Schema names it."""
     kinds = ("null", "boolean", "integer", "number", "string", "array")
-    return next((kind for kind in kinds if _is(value, kind)), "object")
+    return next((kind for kind in kinds if is_of(value, kind)), "object")

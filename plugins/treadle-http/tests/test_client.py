@@ -47,6 +47,11 @@ def test_other_references_are_left_to_others(ref: str) -> None:
     assert Http().open_model(ref) is None
 
 
+@pytest.mark.parametrize(("ref", "native"), [("openai:gpt-5", True), ("deepseek:deepseek-chat", False)])
+def test_a_model_writes_structured_answers_itself_where_its_server_takes_a_schema(ref: str, native: bool) -> None:
+    assert getattr(Http().open_model(ref), "native_output", None) is native
+
+
 def test_a_reference_without_a_model_is_an_error_that_says_how() -> None:
     with pytest.raises(UsageError, match="openai:MODEL"):
         Http().open_model("openai:")

@@ -131,6 +131,7 @@ class HttpModel:
         self.ref = ref
         self.family = profile.family
         self.window_tokens: int | None = None
+        self.native_output = profile.output == "json_schema"  # else the schema would be no more than a wish in words
         self._name, self._profile, self._wire, self._stream = name, profile, wire, stream
         self._clients = clients
 

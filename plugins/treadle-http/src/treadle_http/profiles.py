@@ -35,7 +35,8 @@ class Profile:
     `system_role` speaks the instructions. `max_tokens` is what the output limit is called, `output_tokens` the limit
     that is sent if the parameters hold none (0: none is sent). `renames` are other parameters' names here, `refuses`
     parameters the server does not take. `stream_usage`: usage of a stream has to be asked for. `output` is how a
-    structured answer is asked for. `id_pattern` is what a call's id must match in full. `cache_markers`: a request
+    structured answer is asked for; with "json_schema" the server holds the answer to the schema, so that the model's
+    `native_output` is true. `id_pattern` is what a call's id must match in full. `cache_markers`: a request
     says where a prefix ends that is worth keeping. `file_urls` is the content part for a document by URL, empty if
     the server takes none. `encrypted_models` matches the names of models that are asked for encrypted reasoning, since
     others refuse to be; `signed_models` those that want a signature at each first call, also at another model's.
