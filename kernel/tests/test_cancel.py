@@ -637,3 +637,20 @@ async def test_a_heartbeat_goes_on_while_sync_tools_block_their_threads():
     result = await Stack().run(Agent(model=model, tools=tools), "hi")
     assert [m.text for m in result.messages if m.role == "tool"] == ["", ""]
     assert [m.parts[0].parts for m in result.messages if m.role == "tool"] == [(Text("True"),)] * 2
+
+
+async def test_a_cancel_between_two_turns_of_one_activity_aborts_the_next():
+    class Cancels:
+        @hookimpl
+        async def on_event(self, event):
+            if event.type == "turn/end" and event.turn == 1:
+                driver.cancel(cause="between")
+
+    model = ScriptModel(["one"])
+    async with Stack([Cancels()]).open(Agent(model=model)) as driver:
+        await driver.follow_up("a")
+        await driver.follow_up("b")
+        await driver.until_idle()
+        ends = [(e.data.reason, e.data.detail) for e in await driver.read() if e.type == "turn/end"]
+        assert ends == [("completed", ""), ("aborted", "between")]
+        assert len(model.asked) == 1 and [m.text for m in driver.pending] == ["b"]

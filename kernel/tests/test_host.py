@@ -7,7 +7,7 @@ import attrs
 import pytest
 
 from treadle import Agent, Answer, Deny, Halt, Limits, Stack, Text, Tool, hookimpl
-from treadle.errors import Parked
+from treadle.errors import Parked, UnreadableLog, UsageError
 from treadle.hooks import JOINS, Specs
 from treadle.store import MemoryStore
 from treadle_script import ScriptModel, call
@@ -365,3 +365,67 @@ async def test_every_spec_is_fired_by_one_set_of_turns():
     result = await Stack([All()]).run(agent, "hi", session="all:store#s")
     assert result.text == "end"
     assert fired == set(JOINS) == {name for name in vars(Specs) if not name.startswith("_")}
+
+
+async def test_a_plugin_may_publish_hooks_that_others_implement():
+    from treadle.hooks import hookspec
+
+    class Published:
+        @hookspec
+        def before_compact(self, items):
+            """Called before a compaction."""
+
+    class Owner:
+        hookspecs = Published
+
+    class Other:
+        def __init__(self, answer):
+            self.name, self.answer = f"other{answer}", answer
+
+        @hookimpl(optionalhook=True)
+        async def before_compact(self, items):
+            if self.answer == 0:
+                raise ValueError("broken")
+            return (self.answer, items)
+
+    stack = Stack([Owner(), Other(0), Other(1), Other(2)])
+    assert await stack.fire("before_compact", items=3) == [(1, 3), (2, 3)] and stack.host.faults == 1
+    with pytest.raises(UsageError, match="takes items"):
+        await stack.fire("before_compact", item=3)
+    without = Stack([Other(1)])  # without its owner an optional hook is simply not called
+    with pytest.raises(UsageError, match="publishes a hook"):
+        await without.fire("before_compact", items=3)
+
+
+async def test_a_session_with_required_events_is_read_only_with_their_plugin():
+    class Ledger:
+        required_events = ("spent",)
+
+        @hookimpl
+        def transform_context(self, context):
+            context.note("spent", 1)
+            context.note("seen", 1)
+
+    store = MemoryStore()
+    await Stack([Ledger()], store=store).run(Agent(model=ScriptModel(["ok"])), "hi", session="s")
+    events = await (await store.open("s", write=False)).read()
+    assert {e.type: e.required for e in events if e.owner == "ledger"} == {"ledger/spent": True, "ledger/seen": False}
+    with pytest.raises(UnreadableLog, match='Add the plugin "ledger"'):
+        await Stack(store=store).run(Agent(model=ScriptModel(["ok"])), "hi", session="s")
+    assert (await Stack([Ledger()], store=store).run(Agent(model=ScriptModel(["ok"])), "hi", session="s")).turn == 2
+
+
+async def test_observers_get_the_turns_context_also_with_its_end_and_none_outside_a_turn():
+    seen = []
+
+    class Observer:
+        @hookimpl
+        def on_event(self, event, context):
+            seen.append((event.type, context.user if context else None, context.turn if context else None))
+
+    async with Stack([Observer()]).open(Agent(model=ScriptModel(["a", "b"])), user="ada") as driver:
+        await driver.prompt("one")
+        await driver.prompt("two")
+    ends = [each for each in seen if each[0] == "turn/end"]
+    assert ends == [("turn/end", "ada", 1), ("turn/end", "ada", 2)]
+    assert [each for each in seen if each[0] == "inbox/put"] == [("inbox/put", None, None)] * 2

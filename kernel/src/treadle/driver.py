@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
 from functools import partial
 from types import MappingProxyType
@@ -37,18 +38,17 @@ from .events import (
     TurnStart,
     UserMessage,
 )
-from .grammar import State, result_message
+from .grammar import State
 from .hooks import Delta
 from .host import Host
 from .loop import Turn, run_turn
 from .maintenance import Maintenance
-from .messages import Call, Content, Json, Message, as_message
-from .messages import Result as AnsweredPart
+from .messages import Call, Content, Json, Message, Text, as_message
 from .model import Model
 from .results import Entered, IsParked, Receipt, Result, WasDropped
 from .session import Build, Note, Session
-from .store import Post, PostCancel, PostDecision, PostMessage
-from .tools import Tool
+from .store import Post, PostCancel, PostDecision, PostMessage, Store
+from .tools import NO_ANSWER, Wanted
 from .view import View
 from .watch import Watch
 
@@ -68,6 +68,9 @@ class Home(Protocol):
     @property
     def manifest(self) -> tuple[tuple[str, str], ...]: ...
     def open_model(self, ref: str) -> Model: ...
+    def open_at(
+        self, store: Store, session_id: str, agent: Agent, **settings: Any
+    ) -> AbstractAsyncContextManager[Driver]: ...
 
     def hold(self) -> None:
         """A turn uses this stack: it does not close before `let_go`."""
@@ -91,23 +94,25 @@ class Driver:
         session: Session,
         group: TaskGroup,
         *,
+        store: Store,
         user: str | None = None,
         deps: Any = None,
         metadata: Mapping[str, Json] | None = None,
         run: str | None = None,
         limits: Limits | None = None,
-        output: Tool | None = None,
-        decode_output: Callable[[str], Any] | None = None,
+        output: Wanted | None = None,
         kernel: str = "",
     ) -> None:
         self.home, self.agent, self._session, self._group = home, agent, session, group
+        self._store = store
         self.user, self.deps, self.metadata, self._run = user, deps, dict(metadata or {}), run
-        self._limits, self._output, self._decode, self._kernel = limits, output, decode_output, kernel
+        self._limits, self._output, self._kernel = limits, output, kernel
         self.status: Status = "idle"
         self.on_closed: Callable[[Driver], None] = lambda driver: None
         self.on_idle: Callable[[Driver], None] = lambda driver: None
         self._models: dict[int, Model] = {}
         self._turn: Turn | None = None
+        self._context: TurnContext[Any] | None = None  # of the open or last turn, for observers of its end
         self._busy = False  # a turn, or the section between two turns
         self._maintaining: CancelScope | None = None
         self._closing = False
@@ -577,12 +582,21 @@ class Driver:
             metadata=self.metadata,
             run=self._run,
             sent=self._sent,
+            reads=self.read,
+            opens=self._open_child,
         )
+        self._context = context
         turn = Turn(self, self._session, context, woken=woken, resumes=resumes, output=self._output)
         if self._abort_next:
             turn.cancel(self._abort_next)
             self._abort_next = ""
         return turn
+
+    def _open_child(self, agent: Agent, name: str, settings: Mapping[str, Any]) -> AbstractAsyncContextManager[Driver]:
+        """A session beside this one, on the stack that the open turn uses."""
+        own = {"user": self.user, "deps": self.deps, "metadata": self.metadata, "run": self._run}
+        home = self._held or self.home
+        return home.open_at(self._store, f"{self.session_id}/{name}", agent, **{**own, **settings})
 
     def _sent(self, data: PluginData | ContextEdit, plugin: str) -> None:
         """A hook's note or edit, queued for the loop's next append."""
@@ -592,46 +606,52 @@ class Driver:
             queued = any(isinstance(note.data, ContextEdit) for note in self._session.notes)
             if not queued and (reason := self._session.state.check_edit(data)):
                 raise UsageError(f"context.edit({data.first}, {data.last}): {reason}.")
-        self._session.notes.append(Note(data, plugin))
+        required = isinstance(data, PluginData) and data.name.partition("/")[2] in self.host.required.get(plugin, ())
+        self._session.notes.append(Note(data, plugin, required))
 
     # --- what the session tells ----------------------------------------------------------------------------
 
     def _committed(self, events: Sequence[Event]) -> None:
         """In the synchronous section of a commit: start turns, settle receipts, tell watchers."""
         for event in events:
-            data = event.data
-            if isinstance(data, TurnStart):
-                self._turn = self._new_turn(self._session.state.turn)
-                if not self._busy:
-                    self._start_activity()
-            elif isinstance(data, StepStart):
-                for claimed in data.claims:
-                    self._enter(claimed)
-            elif isinstance(data, InboxDrop):
-                for dropped in data.ids:
-                    if receipt := self._receipts.pop(dropped, None):
-                        receipt.settle(WasDropped(data.why, data.detail))
-            elif isinstance(data, TurnEnd):
-                self._end_turn(data)
-            elif self._turn is not None:
-                self._collect(data)
+            hear = _HEARD.get(type(event.data))
+            if hear is not None:
+                hear(self, event.data)
             for watch in self._watches:
                 watch.take(event)
 
-    def _enter(self, message_id: str) -> None:
-        if receipt := self._receipts.pop(message_id, None):
-            receipt.turn = self._session.state.turn
-            self._entered.append(receipt)
+    def _begin_turn(self, start: TurnStart) -> None:
+        self._turn = self._new_turn(self._session.state.turn)
+        if not self._busy:
+            self._start_activity()
 
-    def _collect(self, data: Data) -> None:
-        assert self._turn is not None
-        if isinstance(data, AssistantMessage):
-            self._turn.reply = data
-        if isinstance(data, (UserMessage, AssistantMessage)) and data.message.parts:
-            self._turn.messages.append(data.message)
-        elif isinstance(data, ToolResult):
-            call = self._session.state.calls[data.call_id].call
-            self._turn.messages.append(result_message(call, data.status, data.parts))
+    def _enter(self, start: StepStart) -> None:
+        for claimed in start.claims:
+            if receipt := self._receipts.pop(claimed, None):
+                receipt.turn = self._session.state.turn
+                self._entered.append(receipt)
+
+    def _drop_receipts(self, drop: InboxDrop) -> None:
+        for dropped in drop.ids:
+            if receipt := self._receipts.pop(dropped, None):
+                receipt.settle(WasDropped(drop.why, drop.detail))
+
+    def _collect(self, said: UserMessage | AssistantMessage) -> None:
+        if self._turn is None:
+            return
+        if isinstance(said, AssistantMessage):
+            self._turn.reply = said
+        if said.message.parts:
+            self._turn.messages.append(said.message)
+
+    def _collect_result(self, result: ToolResult) -> None:
+        answer = self._session.state.calls[result.call_id].answer
+        if self._turn is None or answer is None:
+            return
+        self._turn.messages.append(answer)
+        name = self._session.state.calls[result.call_id].call.name
+        if result.concludes and self._output is not None and name == self._output.tool.name:
+            self._turn.given = "".join(part.text for part in result.parts if isinstance(part, Text))
 
     def _end_turn(self, end: TurnEnd) -> None:
         turn, self._turn = self._turn, None
@@ -646,17 +666,16 @@ class Driver:
 
     def _result(self, turn: Turn, end: TurnEnd) -> Result:
         reply = turn.reply
-        output = None
-        if self._decode is not None and end.reason == "completed":
-            output = self._decode(_concluding_text(turn.messages))
+        output, fault = turn.answer() if end.reason == "completed" else (None, "")
         return Result(
             text=reply.message.text if reply else "",
             output=output,
+            output_error=fault,
             messages=tuple(turn.messages),
             usage=end.usage,
             cost=None,
             reason=end.reason,
-            detail=end.detail,
+            detail=end.detail or (f"{NO_ANSWER}: {fault}" if fault else ""),
             finish=reply.finish if reply else None,
             session=self.session_id,
             turn=self._session.state.turn,
@@ -665,7 +684,8 @@ class Driver:
         )
 
     async def _notify(self, event: Event) -> None:
-        await self.host.on_event(event, self._turn.context if self._turn and event.turn is not None else None)
+        context = self._context if self._context is not None and self._context.turn == event.turn else None
+        await self.host.on_event(event, context)
 
     def _refused(self, note: Note, reason: str) -> None:
         self.host.report("context.edit", note.plugin, UsageError(f"the edit was no longer lawful: {reason}"))
@@ -772,6 +792,18 @@ class Driver:
             raise Closed(f'The driver of session "{self.session_id}"')
 
 
+_HEARD: Mapping[type, Callable[[Driver, Any], None]] = {
+    TurnStart: Driver._begin_turn,
+    StepStart: Driver._enter,
+    InboxDrop: Driver._drop_receipts,
+    UserMessage: Driver._collect,
+    AssistantMessage: Driver._collect,
+    ToolResult: Driver._collect_result,
+    TurnEnd: Driver._end_turn,
+}
+"""What a driver does at a commit, by the type of event."""
+
+
 class _Refused(Exception):
     def __init__(self, ids: Sequence[str]) -> None:
         self.ids = ids
@@ -781,12 +813,3 @@ def _decision(post: PostDecision) -> Decision:
     if post.verdict == "allow":
         return Allow(json.loads(post.arguments) if post.arguments is not None else None)
     return Deny(post.text) if post.verdict == "deny" else Answer(post.text)
-
-
-def _concluding_text(messages: Sequence[Message]) -> str:
-    """The text of the turn's last tool result: what its output tool returned."""
-    for message in reversed(messages):
-        for part in message.parts:
-            if isinstance(part, AnsweredPart):
-                return "".join(getattr(each, "text", "") for each in part.parts)
-    return ""

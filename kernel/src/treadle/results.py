@@ -17,10 +17,10 @@ from .model import FinishReason
 class Result:
     """How a turn came out.
 
-    `text` is the last reply's words, `output` the decoded value where `output=` was asked for, `messages` all that
-    entered the conversation in this turn. `reason` is how it ended and `detail` what of (the limit, the cause, the
-    failure); `finish` why the model stopped last. `waiting` are the calls that wait for a decision. `cost` is None
-    where no plugin knows prices.
+    `text` is the last reply's words, `output` the decoded value where `output=` was asked for (None, and `output_error`
+    says why, if the model gave none), `messages` all that entered the conversation in this turn. `reason` is how it
+    ended and `detail` what of (the limit, the cause, the failure); `finish` why the model stopped last. `waiting` are
+    the calls that wait for a decision. `cost` is None where no plugin knows prices.
     """
 
     text: str
@@ -35,10 +35,11 @@ class Result:
     turn: int
     steps: int
     waiting: tuple[Call, ...]
+    output_error: str = ""
 
     def check(self) -> Result:
-        """Itself, if the turn completed; else raises `BudgetExceeded` or `TurnNotCompleted`."""
-        if self.reason == "completed":
+        """Itself, if the turn completed with what was asked; else raises `BudgetExceeded` or `TurnNotCompleted`."""
+        if self.reason == "completed" and not self.output_error:
             return self
         kind = BudgetExceeded if self.reason == "limit" else TurnNotCompleted
         raise kind(self.session, self.reason, self.detail)

@@ -14,7 +14,7 @@ from typing import TypeAlias
 import attrs
 from anyio import CancelScope, Lock, fail_after
 
-from .errors import StoreFault, TreadleError
+from .errors import StoreFault, TreadleError, UnreadableLog
 from .events import KERNEL, ContextEdit, Data, Event, OpenReason, PluginData, SessionOpen
 from .grammar import Phase, State, closers, fold
 from .store import Log
@@ -219,7 +219,13 @@ async def open_session(
     What repair adds is one append, with the last event's time. Raises `UnreadableLog` or `UnlawfulEvent` for a log
     that cannot be trusted, and leaves it as it is.
     """
-    state = fold(await log.read(), session)
+    events = await log.read()
+    names = {name for name, _ in plugins}
+    for event in events:
+        if event.required and event.owner != KERNEL and event.owner not in names:
+            why = f'event {event.seq} ({event.type}) is one that the plugin "{event.owner}" declares required'
+            raise UnreadableLog(f'session "{session}"', why, f'Add the plugin "{event.owner}" to the stack.')
+    state = fold(events, session)
     fork = log.forked_from
     if fork is not None and state.seq == fork[1]:
         opening = SessionOpen(reason="fork", kernel=kernel, plugins=plugins, parent=fork[0], parent_seq=fork[1])

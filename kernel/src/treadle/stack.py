@@ -68,7 +68,8 @@ class Stack:
         store: str | Store,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.host = Host(named)
+        specs = [getattr(plugin, "hookspecs", None) for _, plugin in named]
+        self.host = Host(named, [each for each in specs if each is not None])
         self.clock = clock
         self.manifest = tuple((name, versions.get(name, "")) for name, _ in named)
         self.broken: tuple[str, ...] = ()
@@ -236,6 +237,10 @@ class Stack:
             store = self._stores[ref] = MemoryStore(ref) if ref.startswith("memory:") else self.host.open_store(ref)
         return store
 
+    async def fire(self, hook: str, **arguments: object) -> Sequence[Any]:
+        """Call a hook that a plugin of this stack publishes, and gather the answers that are not None."""
+        return await self.host.fire(hook, **arguments)
+
     def _store(self, ref: str | Store | None) -> Store:
         chosen = self.store if ref is None else ref
         return self.open_store(chosen) if isinstance(chosen, str) else chosen
@@ -264,8 +269,14 @@ class Stack:
             async with self, self.open(agent, session, **settings) as driver:
                 yield driver
             return
+        async with self.open_at(*self._located(session), agent, **settings) as driver:
+            yield driver
+
+    @asynccontextmanager
+    async def open_at(self, store: Store, session_id: str, agent: Agent, **settings: Any) -> AsyncIterator[Driver]:
+        """As `open`, of a session in a store that is at hand, on a stack that is open."""
         async with _Group() as group:
-            driver = await self._driver(agent, session, group, settings)
+            driver = await self._driver(agent, store, session_id, group, settings)
             try:
                 yield driver
             finally:
@@ -282,7 +293,7 @@ class Stack:
         key = (store.ref, session_id)
         driver = self._attached.get(key)
         if driver is None or driver.status == "closed":
-            driver = await self._driver(agent, session, self._group, settings)
+            driver = await self._driver(agent, store, session_id, self._group, settings)
             self._attached[key] = driver
             driver.on_closed = lambda closed: self._detach(key, closed)
             driver.on_idle = self._close_idle
@@ -296,18 +307,20 @@ class Stack:
         if self._group is not None and self.is_open and not driver.watching:
             self._group.start_soon(driver.close_if_idle)
 
-    async def _driver(self, agent: Agent, session: str | None, group: TaskGroup, settings: Mapping[str, Any]) -> Driver:
+    async def _driver(
+        self, agent: Agent, store: Store, session_id: str, group: TaskGroup, settings: Mapping[str, Any]
+    ) -> Driver:
         settings = dict(settings)
         if isinstance(agent.model, str):
             self.open_model(agent.model)
         output = settings.pop("output", None)
         if output is not None:
-            from .functions import decode_output, output_tool
+            from .functions import wanted_output
 
-            settings["output"] = output_tool(output)
-            settings["decode_output"] = partial(decode_output, output)
+            wanted = settings["output"] = wanted_output(output)
+            if any(tool.name == wanted.tool.name for tool in agent.tools):
+                raise UsageError(f'With output= the name "{wanted.tool.name}" is taken. Rename that tool of the agent.')
         limits: Limits = settings.get("limits") or agent.limits
-        store, session_id = self._located(session)
         log = await store.open(session_id, write=True)
         try:
             live = await open_session(
@@ -319,7 +332,7 @@ class Stack:
                 suspends=store.capabilities.suspends,
                 clock=self.clock,
             )
-            driver = Driver(self, agent, live, group, kernel=VERSION, **settings)
+            driver = Driver(self, agent, live, group, store=store, kernel=VERSION, **settings)
         except BaseException:
             with CancelScope(shield=True):
                 await log.close()

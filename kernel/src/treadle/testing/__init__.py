@@ -5,6 +5,7 @@ for comparing. A `Stepper` holds each effect of a turn until the test lets it go
 your plugin is tested as ours are; they need treadle[testing] (pytest).
 """
 
+import sys
 from typing import TYPE_CHECKING
 
 from treadle.testing.checker import faults_of, normalised, prefix_faults, summary
@@ -22,7 +23,9 @@ def __getattr__(name: str) -> type:
         raise AttributeError(name)
     import pytest
 
-    pytest.register_assert_rewrite("treadle.testing.stores")  # a failing assert in a kit shows its values
+    # A failing assert in a kit shows its values. Too late, and a warning, if the module was imported by its own name.
+    if "treadle.testing.stores" not in sys.modules:
+        pytest.register_assert_rewrite("treadle.testing.stores")
     from treadle.testing.stores import StoreKit
 
     return StoreKit
