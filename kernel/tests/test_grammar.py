@@ -612,6 +612,13 @@ def test_a_resumable_call_whose_result_was_edited_away_is_told_of_at_the_end():
     assert [each[1:] for each in shown(state)] == [("user", "words"), ("context", f"{head}ran")]
 
 
+def test_a_call_that_was_edited_away_and_cut_off_again_is_still_told_of_at_the_end():
+    cut = (*BEGUN, reply("c"), took("c"), got("c", "not_started"), StepEnd("interrupted", ("c",)), END, edit(7, 9))
+    again = (TurnStart(), resume("c"), took("c", "safe"), got("c", "outcome_unknown"), StepEnd("interrupted", ("c",)))
+    state = log(*cut, *again, END, TurnStart(), resume("c"), took("c"), got("c"))
+    assert [item.message.role for item in state.items] == ["user", "context", "context"]
+
+
 def test_usage_is_summed_over_the_turn_and_begins_anew_with_the_next():
     some = Usage(input=1, output=2)
     asked = (
