@@ -429,3 +429,31 @@ async def test_observers_get_the_turns_context_also_with_its_end_and_none_outsid
     ends = [each for each in seen if each[0] == "turn/end"]
     assert ends == [("turn/end", "ada", 1), ("turn/end", "ada", 2)]
     assert [each for each in seen if each[0] == "inbox/put"] == [("inbox/put", None, None)] * 2
+
+
+async def test_wrappers_may_note_and_each_note_is_its_own_plugins():
+    class Wraps:
+        def __init__(self, name):
+            self.name = name
+
+        @hookimpl
+        async def around_model(self, call_next, request, context):
+            context.note("before")
+            reply = await call_next(request)
+            context.note("after")
+            return reply
+
+        @hookimpl
+        async def around_tool(self, call_next, call, context):
+            context.note("tool")
+            answer = await call_next(call)
+            context.note("tool-after")
+            return answer
+
+    async with Stack([Wraps("a"), Wraps("b")]).open(Agent(model=ScriptModel([call("t"), "ok"]), tools=[T])) as driver:
+        await driver.prompt("hi")
+        notes = [e.type for e in await driver.read() if e.owner != "treadle"]
+    assert notes == [
+        "a/before", "b/before", "b/after", "a/after", "a/tool", "b/tool", "app/body", "b/tool-after", "a/tool-after",
+        "a/before", "b/before", "b/after", "a/after",
+    ]  # fmt: skip

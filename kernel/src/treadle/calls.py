@@ -266,6 +266,8 @@ class Work:
             return await self._invoke(run, tool, run.asked)
 
         async def innermost(asked: AskedCall) -> ToolAnswer:
+            if run.context is not None:
+                run.context.author = ""  # the body's notes are the application's, not a wrapper's
             return await self._invoke(run, tool, asked)
 
         return await host.around_tool(innermost, run.asked, run.context)

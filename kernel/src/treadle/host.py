@@ -374,13 +374,22 @@ def _limits(context: Any) -> Any:
 
 
 def _wrapped(row: Row, call_next: Callable[[Any], Awaitable[T]], context: Any, hook: str, kind: type[T]) -> Any:
-    async def call(value: Any) -> T:
+    async def inner(value: Any) -> T:
         try:
-            answer = await row.call(call_next, value, context)
+            return await call_next(value)
+        finally:
+            context.author = row.plugin  # an inner wrapper or hook has had the pen meanwhile
+
+    async def call(value: Any) -> T:
+        context.author = row.plugin
+        try:
+            answer = await row.call(inner, value, context)
         except (ProviderError, PluginError):
             raise
         except Exception as error:
             raise PluginError(row.plugin, hook, error) from error
+        finally:
+            context.author = ""
         if not isinstance(answer, kind):
             raise PluginError(row.plugin, hook, f"it returned {_kind(answer)}, not {kind.__name__}")
         return answer
