@@ -12,6 +12,7 @@ An entry point of the group `treadle` names it: `shout = "treadle_shout:Shout"`.
 says what else the stack must hold; `ambient = True` that it acts by itself and joins only stacks that name it.
 """
 
+from .adapter import AdaptedStore, History
 from .agent import Agent, Limits
 from .context import (
     Allow,
@@ -118,6 +119,7 @@ from .tools import Tool
 from .view import View
 
 __all__ = [
+    "AdaptedStore",
     "Agent",
     "Allow",
     "Answer",
@@ -140,6 +142,7 @@ __all__ = [
     "Finish",
     "FinishReason",
     "Halt",
+    "History",
     "Image",
     "InboxDrop",
     "InboxPut",

@@ -9,18 +9,25 @@ from typing import TYPE_CHECKING
 from treadle.testing.checker import faults_of, prefix_faults, summary
 
 if TYPE_CHECKING:
+    from treadle.testing.histories import HistoryKit
     from treadle.testing.stores import StoreKit
 
-__all__ = ["StoreKit", "faults_of", "prefix_faults", "summary"]
+__all__ = ["HistoryKit", "StoreKit", "faults_of", "prefix_faults", "summary"]
+
+_KITS = {"HistoryKit": "histories", "StoreKit": "stores"}
 
 
 def __getattr__(name: str) -> type:
     """Load a kit, and pytest with it, when it is asked for: the log checker needs neither."""
-    if name != "StoreKit":
+    if name not in _KITS:
         raise AttributeError(name)
+    import sys
+    from importlib import import_module
+
     import pytest
 
-    pytest.register_assert_rewrite("treadle.testing.stores")  # a failing assert in a kit shows its values
-    from treadle.testing.stores import StoreKit
-
-    return StoreKit
+    modules = [f"treadle.testing.{module}" for module in _KITS.values()]
+    # A failing assert in a kit shows its values. One kit brings another in, so all are named before the first.
+    pytest.register_assert_rewrite(*[module for module in modules if module not in sys.modules])
+    kit: type = getattr(import_module(f"treadle.testing.{_KITS[name]}"), name)
+    return kit
