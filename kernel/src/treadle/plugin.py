@@ -101,6 +101,7 @@ from .model import (
     ToolSchema,
     Whole,
 )
+from .search import Found, Searching, said_in, search_sessions, words_in
 from .store import (
     Capabilities,
     Log,
@@ -116,6 +117,7 @@ from .store import (
     described,
 )
 from .tools import Tool
+from .transfer import export_sessions, import_sessions, message_to_plain, messages_of
 from .view import View
 
 __all__ = [
@@ -141,6 +143,7 @@ __all__ = [
     "Event",
     "Finish",
     "FinishReason",
+    "Found",
     "Halt",
     "History",
     "Image",
@@ -180,6 +183,7 @@ __all__ = [
     "Request",
     "Result",
     "Retry",
+    "Searching",
     "SessionBusy",
     "SessionFilter",
     "SessionInfo",
@@ -214,7 +218,14 @@ __all__ = [
     "as_parts",
     "described",
     "estimate_tokens",
+    "export_sessions",
     "hookimpl",
     "hookspec",
+    "import_sessions",
+    "message_to_plain",
+    "messages_of",
     "new_id",
+    "said_in",
+    "search_sessions",
+    "words_in",
 ]
