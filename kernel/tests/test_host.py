@@ -6,7 +6,7 @@ import anyio
 import attrs
 import pytest
 
-from treadle import Agent, Answer, Deny, Halt, Limits, Stack, Text, Tool, hookimpl
+from treadle import Agent, Answer, CallContext, Deny, Halt, Limits, Stack, Text, Tool, hookimpl
 from treadle.errors import Parked, UnreadableLog, UsageError
 from treadle.hooks import JOINS, Specs
 from treadle.store import MemoryStore
@@ -450,7 +450,12 @@ async def test_wrappers_may_note_and_each_note_is_its_own_plugins():
             context.note("tool-after")
             return answer
 
-    async with Stack([Wraps("a"), Wraps("b")]).open(Agent(model=ScriptModel([call("t"), "ok"]), tools=[T])) as driver:
+    def body(context: CallContext):
+        context.note("body")
+        return "ok"
+
+    agent = Agent(model=ScriptModel([call("t"), "ok"]), tools=[Tool(name="t", call=body)])
+    async with Stack([Wraps("a"), Wraps("b")]).open(agent) as driver:
         await driver.prompt("hi")
         notes = [e.type for e in await driver.read() if e.owner != "treadle"]
     assert notes == [

@@ -1,0 +1,3 @@
+"""The kinds of stores that need no server."""
+
+KINDS = ("memory", "jsonl", "sqlite")
