@@ -2,6 +2,7 @@
 
 import threading
 from contextlib import asynccontextmanager
+from functools import partial
 
 import anyio
 import pytest
@@ -468,6 +469,31 @@ async def test_a_put_whose_append_is_under_way_when_the_driver_closes_is_in_the_
         assert driver.status == "closed"
     assert await receipts[0].fate() == IsParked("aborted", "closed")
     assert [e.type for e in await driver.read()] == ["session/open", "inbox/put", "turn/start", "turn/end"]
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_an_interrupt_that_lands_in_a_body_comes_out_as_itself_and_the_log_is_lawful(backend):
+    async def body():
+        raise KeyboardInterrupt  # as trio's signal handler does
+
+    store = MemoryStore()
+    agent = Agent(model=ScriptModel([call("a")]), tools=[Tool(name="a", call=body)], limits=QUICK)
+    with pytest.raises(KeyboardInterrupt):
+        anyio.run(partial(Stack(store=store).run, agent, "hi", session="s"), backend=backend)
+    events = store._sessions["s"].events
+    results = [e.data.status for e in events if e.type == "tool/result"]
+    assert (results, events[-1].data.reason, faults_of(events)) == (["cancelled"], "aborted", [])
+
+
+async def test_a_body_whose_host_is_cancelled_was_cancelled_and_did_not_time_out():
+    store, body = MemoryStore(), Held()
+    agent = Agent(model=ScriptModel([call("a")]), tools=[Tool(name="a", call=body)])
+    with anyio.CancelScope() as scope:
+        async with anyio.create_task_group() as group:
+            group.start_soon(partial(Stack(store=store).run, agent, "hi", session="s"))
+            await body.reached.wait()
+            scope.cancel()
+    assert [e.data.status for e in store._sessions["s"].events if e.type == "tool/result"] == ["cancelled"]
 
 
 @pytest.fixture

@@ -673,3 +673,27 @@ async def test_a_message_that_waits_to_be_put_while_the_driver_goes_idle_is_not_
     assert {text: type(fate) for text, fate in fates.items()} == {
         "first": Entered, "aside": IsParked, "second": Entered,
     }  # fmt: skip
+
+
+async def test_tc_093_receipts_tell_what_was_taken_from_what_was_queued_and_what_closing_left_behind():
+    stepper = Stepper(hold={"tool"})
+    world = [ADD_ONE], ScriptModel([call("t"), "took the steer", call("t")])
+    agent = stepper.agent(Agent(tools=world[0], model=world[1]))
+    async with stepper.stack().open(agent, "s") as driver:
+        first = await driver.follow_up("F")
+        await stepper.settle()
+        steer = await driver.steer("S")
+        assert (first.turn, steer.turn) == (1, None)  # one was taken, the other only accepted
+        second = await driver.follow_up("the second turn")
+        await stepper.release()
+        await stepper.release()
+        late = await driver.follow_up("G")
+        assert (steer.turn, second.turn, late.turn) == (1, 2, None)
+        steps = {each: e.step for e in await driver.read() if e.type == "step/start" for each in e.data.claims}
+    assert [steps[each.id] for each in (first, steer, second)] == [1, 2, 1] and late.id not in steps
+    assert [type(await each.fate()) for each in (first, steer, second)] == [Entered] * 3
+    assert await late.fate() == IsParked("aborted", "closed")
+    assert (await steer.result()).text == "took the steer"
+
+
+ADD_ONE = Tool(name="t", call=lambda: "x", parameters=ANY)

@@ -7,7 +7,7 @@ import attrs
 import pytest
 
 from treadle import Agent, Answer, CallContext, Deny, Halt, Limits, Stack, Text, Tool, hookimpl
-from treadle.errors import Parked, UnreadableLog, UsageError
+from treadle.errors import CompositionError, Parked, PluginError, UnreadableLog, UsageError
 from treadle.hooks import JOINS, Specs
 from treadle.store import MemoryStore
 from treadle_script import ScriptModel, call
@@ -462,3 +462,45 @@ async def test_wrappers_may_note_and_each_note_is_its_own_plugins():
         "a/before", "b/before", "b/after", "a/after", "a/tool", "b/tool", "app/body", "b/tool-after", "a/tool-after",
         "a/before", "b/before", "b/after", "a/after",
     ]  # fmt: skip
+
+
+async def test_tc_105_an_outer_wrapper_is_torn_down_before_the_call_returns_and_sees_what_the_inner_raised():
+    seen = []
+
+    class Outer:
+        @hookimpl
+        async def around_tool(self, call_next, call):
+            try:
+                return await call_next(call)
+            except PluginError as error:
+                seen.append(("outer saw", error.plugin, str(error.cause)))
+                raise
+            finally:
+                await anyio.lowlevel.checkpoint()
+                seen.append("outer is down")
+
+    class Inner:
+        @hookimpl
+        async def around_tool(self, call_next, call):
+            answer = await call_next(call)
+            raise ValueError(f"after {answer.parts[0].text}")
+
+    class Hears:
+        @hookimpl
+        def on_event(self, event):
+            if event.type == "tool/result":
+                seen.append(event.data.status)
+
+    agent = Agent(model=ScriptModel([call("t"), "ok"]), tools=[T])
+    await Stack([Outer(), Inner(), Hears()]).run(agent, "hi")
+    assert seen == [("outer saw", "inner", "after raw"), "outer is down", "error"]
+
+
+def test_tc_105_a_generator_wrapper_is_refused():
+    class Old:
+        @hookimpl(wrapper=True)
+        def around_tool(self):
+            yield
+
+    with pytest.raises(CompositionError, match="generator wrappers are not awaited"):
+        Stack([Old()])

@@ -244,8 +244,8 @@ class Work:
                 try:
                     answer = await self._called(run, tool)
                 except BaseException as error:
-                    if isinstance(error, GeneratorExit) or _is_cancel(error, run.scope):
-                        raise
+                    if isinstance(error, (GeneratorExit, KeyboardInterrupt)) or _is_cancel(error, run.scope):
+                        raise  # trio raises a person's Ctrl-C in whatever runs: as a result it would be lost
                     answer = _fault(tool, error)
         except Exception as error:
             answer = _fault(tool, error)
@@ -256,9 +256,9 @@ class Work:
             self._change()
 
     def _stopped(self, run: Run, tool: Tool) -> ToolAnswer:
-        if run.cut:
-            return _refused("cancelled", f"The call of {tool.name} was cancelled.")
-        return _refused("timeout", f"{tool.name} did not answer in time and was stopped.")
+        if run.scope.cancel_called and not run.cut:
+            return _refused("timeout", f"{tool.name} did not answer in time and was stopped.")
+        return _refused("cancelled", f"The call of {tool.name} was cancelled.")
 
     async def _called(self, run: Run, tool: Tool) -> ToolAnswer:
         host = self.turn.host

@@ -104,6 +104,8 @@ class Session:
                 await self.log.append(events, expected)
         except BaseException as error:
             self._fail(error)
+            if not isinstance(error, Exception):
+                raise  # an interrupt or the event loop's end is not the store's fault, though nothing more is written
             raise self.fault or error from error
         if not events:
             return ()
@@ -171,6 +173,8 @@ class Session:
                 await self.log.sync()
         except BaseException as error:
             self._fail(error)
+            if not isinstance(error, Exception):
+                raise
             raise self.fault or error from error
 
     async def at_rest(self) -> None:

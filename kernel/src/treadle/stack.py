@@ -556,7 +556,10 @@ def _fork_places(events: Sequence[Event]) -> set[int]:
 
 
 class _Group:
-    """A task group whose body's own exception comes out as it is, not in a group; leaving it cancels its tasks."""
+    """A task group whose body's own exception comes out as it is, not in a group; leaving it cancels its tasks.
+
+    A `KeyboardInterrupt` comes out as itself too, whichever task the event loop raised it in.
+    """
 
     def __init__(self) -> None:
         self._group = anyio.create_task_group()
@@ -568,10 +571,13 @@ class _Group:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
         self._group.cancel_scope.cancel()
-        if isinstance(error, Exception):
-            await self._group.__aexit__(None, None, None)
-            return False
-        await self._group.__aexit__(kind, error, trace)
+        own = isinstance(error, (Exception, KeyboardInterrupt))
+        try:
+            await self._group.__aexit__(*((None, None, None) if own else (kind, error, trace)))
+        except BaseExceptionGroup as group:
+            if group.subgroup(KeyboardInterrupt) is None:
+                raise
+            raise KeyboardInterrupt from group
         return False
 
 
