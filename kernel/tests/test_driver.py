@@ -1,5 +1,8 @@
 """The handle: steer, follow-up, inject, withdraw, receipts, parked endings, maintenance, watching."""
 
+import gc
+import weakref
+
 import anyio
 import pytest
 
@@ -647,3 +650,19 @@ async def test_reentrant_is_told_from_another_sessions_turn():
         result = await driver.prompt("hi")
     assert result.messages[2].parts[0].parts == (Text("from below"),)
     assert Reentrant  # the class is public for who wants to catch it
+
+
+async def test_a_closed_driver_is_freed_without_the_collector():
+    async def body():
+        return "x"
+
+    model = ScriptModel([call("t"), "ok"])
+    gc.disable()
+    try:
+        async with Stack().open(Agent(model=model, tools=[Tool(name="t", call=body)])) as driver:
+            assert (await driver.prompt("hi")).text == "ok"
+        seen = weakref.ref(driver)
+        del driver
+        assert seen() is None
+    finally:
+        gc.enable()

@@ -320,6 +320,7 @@ class Work:
         data: list[Data] = [] if run.called else [self._unbegun(run)]
         await self.turn.session.append(*data, result)
         self.logged += 1
+        run.context = None  # it refers back to here
         await self.turn.session.sync()
 
     def _unbegun(self, run: Run) -> ToolCall:
