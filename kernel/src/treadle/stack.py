@@ -313,7 +313,8 @@ class Stack:
             with CancelScope(shield=True):
                 await log.close()
             raise
-        group.start_soon(driver.take_posts)
+        if session is not None:  # a session without a name is in a store that nobody else can post to
+            group.start_soon(driver.take_posts)
         return driver
 
     async def run(
