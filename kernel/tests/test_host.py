@@ -504,3 +504,38 @@ def test_tc_105_a_generator_wrapper_is_refused():
 
     with pytest.raises(CompositionError, match="generator wrappers are not awaited"):
         Stack([Old()])
+
+
+class Guard:
+    def __init__(self, name, seconds):
+        self.name, self.seconds = name, seconds
+
+    @hookimpl
+    async def before_tool(self):
+        await anyio.sleep(self.seconds)
+
+
+class Faults:
+    def __init__(self):
+        self.seen = []
+
+    @hookimpl
+    def on_hook_error(self, hook, plugin, error):
+        self.seen.append((hook, plugin, type(error)))
+
+
+async def test_each_guard_has_hook_seconds_of_its_own():
+    faults = Faults()
+    slow = [Guard(name, 0.3) for name in ("a", "b", "c")]  # together more than one may take
+    agent = Agent(model=ScriptModel([call("t"), "ok"]), tools=[T], limits=Limits(hook_seconds=0.8))
+    result = await Stack([*slow, faults]).run(agent, "hi")
+    assert (results(result.messages)[0].status, faults.seen) == ("ok", [])
+
+
+async def test_a_guard_that_times_out_is_named_and_those_behind_it_are_asked():
+    faults = Faults()
+    guards = [Guard("quick", 0), Guard("hangs", 3600), Guard("behind", 0), Guard("hangs-too", 3600)]
+    agent = Agent(model=ScriptModel([call("t"), "ok"]), tools=[T], limits=Limits(hook_seconds=0.05))
+    result = await Stack([*guards, faults]).run(agent, "hi")
+    assert results(result.messages)[0].status == "denied"
+    assert faults.seen == [("before_tool", "hangs", TimeoutError), ("before_tool", "hangs-too", TimeoutError)]

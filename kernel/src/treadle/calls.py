@@ -336,6 +336,7 @@ class Work:
     async def _answer(self, run: Run, result: ToolResult) -> None:
         data: list[Data] = [] if self._is_called(run) else [self._unbegun(run)]
         await self.turn.session.append(*data, result)
+        run.context = None  # it refers back to here
 
     def _unbegun(self, run: Run) -> ToolCall:
         return ToolCall(call_id=run.call.id, arguments=run.arguments, replay="never")

@@ -482,6 +482,8 @@ class Driver:
                 await self._session.sync()
         finally:
             await self._session.log.close()
+            self._session.let_go()
+            self._context = None
 
     def _finish_closing(self) -> None:
         if self.status != "closed":
