@@ -170,7 +170,7 @@ async def test_an_exclusive_call_is_a_barrier():
 
 @pytest.mark.parametrize(
     "error",
-    [ValueError("v"), SystemExit(3), KeyboardInterrupt(), ExceptionGroup("g", [ValueError("v")]), BaseException("b")],
+    [ValueError("v"), SystemExit(3), ExceptionGroup("g", [ValueError("v")]), BaseException("b")],
 )
 @pytest.mark.parametrize("sync", [True, False])
 async def test_whatever_a_body_raises_is_an_error_the_model_reads(error, sync):
@@ -182,6 +182,14 @@ async def test_whatever_a_body_raises_is_an_error_the_model_reads(error, sync):
 
     status, text = await answered(Tool(name="t", call=plain if sync else coroutine), "{}")
     assert (status, type(error).__name__ in text) == ("error", True)
+
+
+async def test_a_sync_tools_own_keyboard_interrupt_is_an_error_the_model_reads():
+    def body():
+        raise KeyboardInterrupt
+
+    status, text = await answered(Tool(name="t", call=body), "{}")
+    assert (status, "KeyboardInterrupt" in text) == ("error", True)
 
 
 async def test_sync_tools_see_the_callers_context_variables_in_a_worker_thread():
@@ -279,3 +287,30 @@ async def test_tc_115_a_child_that_cancels_itself_leaves_its_parent_going_on():
     model = ScriptModel([call("child"), "the parent goes on"])
     result = await Stack().run(Agent(model=model, tools=[Tool(name="child", call=child)]), "hi")
     assert (results(result.messages)[0].status, result.text) == ("cancelled", "the parent goes on")
+
+
+async def test_tc_089_a_tools_own_time_out_beats_the_agents_and_can_be_read():
+    left = {}
+
+    async def patient(context: CallContext):
+        left["patient"] = context.deadline - anyio.current_time()
+        await anyio.sleep(0.2)  # longer than the agent's tool_seconds
+        return "in time"
+
+    async def hasty(context: CallContext):
+        left["hasty"] = context.deadline - anyio.current_time()
+        await anyio.sleep_forever()
+
+    async def plain(context: CallContext):
+        left["plain"] = context.deadline - anyio.current_time()
+        await anyio.sleep_forever()
+
+    tools = [
+        Tool(name="patient", call=patient, parameters=ANY, timeout_seconds=60),
+        Tool(name="hasty", call=hasty, parameters=ANY, timeout_seconds=0.05),
+        Tool(name="plain", call=plain, parameters=ANY),
+    ]
+    model = ScriptModel([calls(call("patient"), call("hasty"), call("plain")), "ok"])
+    result = await Stack().run(Agent(model=model, tools=tools, limits=Limits(tool_seconds=0.1)), "hi")
+    assert [each.status for each in results(result.messages)] == ["ok", "timeout", "timeout"]
+    assert 50 < left["patient"] <= 60 and left["hasty"] <= 0.05 and left["plain"] <= 0.1

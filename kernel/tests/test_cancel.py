@@ -2,14 +2,17 @@
 
 import threading
 from contextlib import asynccontextmanager
+from functools import partial
 
 import anyio
 import pytest
 
 from treadle import Agent, Allow, Limits, Retry, Stack, Text, Tool, hookimpl
-from treadle.driver import WasDropped
+from treadle.grammar import fold
 from treadle.model import CallDelta, Finish, TextDelta
+from treadle.results import IsParked, WasDropped
 from treadle.store import MemoryStore
+from treadle.testing import Stepper, faults_of
 from treadle_script import ScriptModel, call, calls
 
 ANY = {"type": "object"}
@@ -448,6 +451,187 @@ async def test_closing_a_driver_leaves_its_messages_and_a_lawful_log():
         assert (await driver.nudge()).reason == "completed"
 
 
+async def test_a_put_whose_append_is_under_way_when_the_driver_closes_is_in_the_log_and_parked():
+    stepper, receipts = Stepper(hold={"append"}), []
+
+    async def put():
+        receipts.append(await driver.follow_up("hi"))
+
+    async with anyio.create_task_group() as group:
+        async with stepper.stack().open(stepper.agent(Agent(model=ScriptModel())), "s") as driver:
+            group.start_soon(put)
+            await stepper.settle()
+            group.start_soon(driver.close)
+            await stepper.settle()
+            assert driver.status != "closed"
+            while stepper.waiting:
+                await stepper.release()
+        assert driver.status == "closed"
+    assert await receipts[0].fate() == IsParked("aborted", "closed")
+    assert [e.type for e in await driver.read()] == ["session/open", "inbox/put", "turn/start", "turn/end"]
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_an_interrupt_that_lands_in_a_body_comes_out_as_itself_and_the_log_is_lawful(backend):
+    async def body():
+        raise KeyboardInterrupt  # as trio's signal handler does
+
+    store = MemoryStore()
+    agent = Agent(model=ScriptModel([call("a")]), tools=[Tool(name="a", call=body)], limits=QUICK)
+    with pytest.raises(KeyboardInterrupt):
+        anyio.run(partial(Stack(store=store).run, agent, "hi", session="s"), backend=backend)
+    events = store._sessions["s"].events
+    results = [e.data.status for e in events if e.type == "tool/result"]
+    assert (results, events[-1].data.reason, faults_of(events)) == (["cancelled"], "aborted", [])
+
+
+async def test_a_body_whose_host_is_cancelled_was_cancelled_and_did_not_time_out():
+    store, body = MemoryStore(), Held()
+    agent = Agent(model=ScriptModel([call("a")]), tools=[Tool(name="a", call=body)])
+    with anyio.CancelScope() as scope:
+        async with anyio.create_task_group() as group:
+            group.start_soon(partial(Stack(store=store).run, agent, "hi", session="s"))
+            await body.reached.wait()
+            scope.cancel()
+    assert [e.data.status for e in store._sessions["s"].events if e.type == "tool/result"] == ["cancelled"]
+
+
+@pytest.fixture
+def on_asyncio(anyio_backend):
+    """Tasks that are cancelled as such, past every shield, exist on asyncio alone."""
+    import asyncio
+
+    return asyncio
+
+
+ASYNCIO_ALONE = pytest.mark.parametrize("anyio_backend", ["asyncio"])  # trio cancels scopes, never tasks
+
+
+@ASYNCIO_ALONE
+@pytest.mark.parametrize("kind", ["append", "sync"])
+async def test_a_task_that_is_cancelled_while_it_puts_a_message_harms_neither_message_nor_session(kind, on_asyncio):
+    stepper = Stepper(hold={kind})
+    async with stepper.stack().open(stepper.agent(Agent(model=ScriptModel(["one", "two"]))), "s") as driver:
+        task = on_asyncio.create_task(driver.follow_up("hi"))
+        await stepper.settle()
+        task.cancel()
+        await stepper.settle()
+        assert task.cancelled()
+        stepper.free()
+        await stepper.settle()
+        assert (await driver.prompt("again")).text == "two"
+        assert [m.text for m in driver.view] == ["hi", "one", "again", "two"]
+
+
+@ASYNCIO_ALONE
+async def test_a_task_that_is_cancelled_again_while_its_driver_closes_leaves_the_session_closed_and_free(on_asyncio):
+    async def run():
+        async with stack.open(agent, "s") as driver:
+            await driver.prompt("hi")
+
+    stepper, body = Stepper(hold=()), Held()
+    stack = Stack(store=stepper.store(MemoryStore()))
+    agent = Agent(model=ScriptModel([call("a")]), tools=[Tool(name="a", call=body)])
+    task = on_asyncio.create_task(run())
+    await body.reached.wait()
+    stepper.hold("append")  # what closes the turn waits
+    task.cancel()
+    await stepper.settle()
+    assert [str(effect) for effect in stepper.waiting] == ["append tool/result"]
+    task.cancel()
+    await stepper.settle()
+    stepper.free()
+    await on_asyncio.wait([task])
+    async with stack.open(Agent(model=ScriptModel(["free"])), "s") as driver:
+        assert [e.data.reason for e in await driver.read() if e.type == "turn/end"] == ["aborted"]
+
+
+class Bang(BaseException):
+    """What neither a plugin's fault nor a cancel is, such as the KeyboardInterrupt that trio raises anywhere."""
+
+
+class Bangs:
+    """An observer that blows up at the nth event of a type."""
+
+    def __init__(self, type, nth=1):
+        self.type, self.left = type, nth
+
+    @hookimpl
+    def on_event(self, event):
+        self.left -= event.type == self.type
+        if event.type == self.type and self.left == 0:
+            raise Bang
+
+
+@pytest.mark.parametrize("nth", [1, 2])
+@pytest.mark.parametrize("type", ["step/start", "model/request", "assistant/message", "tool/call", "tool/result"])
+async def test_an_observer_that_blows_up_between_a_commit_and_the_loop_leaves_a_lawful_log(type, nth):
+    store = MemoryStore()
+    tools = [Tool(name=name, call=lambda: "x", needs_approval=name == "asks") for name in ("a", "b", "asks")]
+    agent = Agent(model=ScriptModel([calls(call("a"), call("b")), call("asks"), "ok"]), tools=tools)
+    with pytest.raises(BaseExceptionGroup):
+        async with Stack([Bangs(type, nth)], store=store).open(agent, "s") as driver:
+            await driver.prompt("hi")
+    events = store._sessions["s"].events
+    assert (events[-1].data.reason, faults_of(events)) == ("aborted", [])
+
+
+async def test_an_observer_that_blows_up_as_a_resuming_step_starts_leaves_its_call_deferred():
+    store, ran = MemoryStore(), []
+    tool = Tool(name="asks", call=lambda: ran.append(1), needs_approval=True)
+    agent = Agent(model=ScriptModel([call("asks")]), tools=[tool])
+    with pytest.raises(BaseExceptionGroup):
+        async with Stack([Bangs("step/start", 2)], store=store).open(agent, "s") as driver:
+            waiting = (await driver.prompt("hi")).waiting[0]
+            await (await driver.decide({waiting.id: Allow()})).fate()
+    state = fold(store._sessions["s"].events)
+    assert (ran, list(state.deferred), state.idle) == ([], [waiting.id], True)
+
+
+async def test_a_cancel_keeps_no_event_from_an_observer_and_leaves_no_turn_open():
+    heard, second = [], anyio.Event()
+
+    class Waits:
+        @hookimpl
+        async def on_event(self, event):
+            if (event.type, event.turn) == ("turn/start", 2):
+                second.set()
+                await anyio.sleep(0.01)
+
+    class Hears:
+        @hookimpl
+        def on_event(self, event):
+            heard.append(event.seq)
+
+    store = MemoryStore()
+    agent = Agent(model=ScriptModel(["one", "two"]))
+    with anyio.CancelScope() as scope:
+        async with (
+            Stack([Waits(), Hears()], store=store).open(agent, "s") as driver,
+            anyio.create_task_group() as group,
+        ):
+            group.start_soon(driver.follow_up, "one")
+            group.start_soon(driver.follow_up, "two")
+            await second.wait()
+            scope.cancel()
+    events = store._sessions["s"].events
+    assert heard == [event.seq for event in events] and faults_of(events) == []
+
+
+async def test_an_objection_that_comes_with_a_cancel_does_not_wake_the_session_again():
+    class Objects:
+        @hookimpl
+        async def on_turn_stopping(self):
+            await anyio.lowlevel.checkpoint()
+            driver.cancel()
+            return "are you sure?"
+
+    async with Stack([Objects()]).open(Agent(model=ScriptModel(["ok"]))) as driver:
+        await driver.prompt("hi")
+        await driver.until_idle()
+        assert [e.type for e in await driver.read()][-2:] == ["step/end", "turn/end"] and not driver.pending
+
+
 async def test_a_heartbeat_goes_on_while_sync_tools_block_their_threads():
     """TC-079: two blocking tools run side by side, off the loop."""
     both = threading.Barrier(2, timeout=10)
@@ -456,3 +640,20 @@ async def test_a_heartbeat_goes_on_while_sync_tools_block_their_threads():
     result = await Stack().run(Agent(model=model, tools=tools), "hi")
     assert [m.text for m in result.messages if m.role == "tool"] == ["", ""]
     assert [m.parts[0].parts for m in result.messages if m.role == "tool"] == [(Text("True"),)] * 2
+
+
+async def test_a_cancel_between_two_turns_of_one_activity_aborts_the_next():
+    class Cancels:
+        @hookimpl
+        async def on_event(self, event):
+            if event.type == "turn/end" and event.turn == 1:
+                driver.cancel(cause="between")
+
+    model = ScriptModel(["one"])
+    async with Stack([Cancels()]).open(Agent(model=model)) as driver:
+        await driver.follow_up("a")
+        await driver.follow_up("b")
+        await driver.until_idle()
+        ends = [(e.data.reason, e.data.detail) for e in await driver.read() if e.type == "turn/end"]
+        assert ends == [("completed", ""), ("aborted", "between")]
+        assert len(model.asked) == 1 and [m.text for m in driver.pending] == ["b"]

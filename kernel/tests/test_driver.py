@@ -4,12 +4,13 @@ import anyio
 import pytest
 
 from treadle import Agent, Allow, Answer, Defer, Deny, Limits, Message, Stack, Text, Tool, ToolAnswer, hookimpl
-from treadle.driver import Entered, IsParked, WasDropped
 from treadle.errors import Closed, Dropped, Parked, ProviderError, Reentrant, UsageError
 from treadle.events import Event
 from treadle.hooks import Delta
 from treadle.model import TextDelta
+from treadle.results import Entered, IsParked, WasDropped
 from treadle.store import MemoryStore, PostCancel, PostDecision, PostMessage
+from treadle.testing import Stepper
 from treadle_script import ScriptModel, call, calls
 
 
@@ -647,3 +648,52 @@ async def test_reentrant_is_told_from_another_sessions_turn():
         result = await driver.prompt("hi")
     assert result.messages[2].parts[0].parts == (Text("from below"),)
     assert Reentrant  # the class is public for who wants to catch it
+
+
+async def test_a_message_that_waits_to_be_put_while_the_driver_goes_idle_is_not_parked_but_taken():
+    stepper, fates = Stepper(hold=("append", "sync")), {}
+
+    async def put(how, text):
+        fates[text] = await (await how(text)).fate()
+
+    async with anyio.create_task_group() as group:
+        agent = stepper.agent(Agent(model=ScriptModel(["one", "two"])))
+        async with stepper.stack().open(agent, "s") as driver:
+            group.start_soon(put, driver.follow_up, "first")
+            await stepper.settle()
+            while str(await stepper.release()) != "append turn/end":
+                pass
+            group.start_soon(put, driver.inject, "aside")  # its append is held, and the lock with it
+            await stepper.settle()
+            await stepper.release(0)  # the turn's last barrier: the driver waits for the lock to look at the inbox
+            group.start_soon(put, driver.follow_up, "second")  # waits behind it
+            await stepper.settle()
+            stepper.free()
+            await stepper.settle()
+    assert {text: type(fate) for text, fate in fates.items()} == {
+        "first": Entered, "aside": IsParked, "second": Entered,
+    }  # fmt: skip
+
+
+async def test_tc_093_receipts_tell_what_was_taken_from_what_was_queued_and_what_closing_left_behind():
+    stepper = Stepper(hold={"tool"})
+    world = [ADD_ONE], ScriptModel([call("t"), "took the steer", call("t")])
+    agent = stepper.agent(Agent(tools=world[0], model=world[1]))
+    async with stepper.stack().open(agent, "s") as driver:
+        first = await driver.follow_up("F")
+        await stepper.settle()
+        steer = await driver.steer("S")
+        assert (first.turn, steer.turn) == (1, None)  # one was taken, the other only accepted
+        second = await driver.follow_up("the second turn")
+        await stepper.release()
+        await stepper.release()
+        late = await driver.follow_up("G")
+        assert (steer.turn, second.turn, late.turn) == (1, 2, None)
+        steps = {each: e.step for e in await driver.read() if e.type == "step/start" for each in e.data.claims}
+    assert [steps[each.id] for each in (first, steer, second)] == [1, 2, 1] and late.id not in steps
+    assert [type(await each.fate()) for each in (first, steer, second)] == [Entered] * 3
+    assert await late.fate() == IsParked("aborted", "closed")
+    assert (await steer.result()).text == "took the steer"
+
+
+ADD_ONE = Tool(name="t", call=lambda: "x", parameters=ANY)

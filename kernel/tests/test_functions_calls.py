@@ -14,9 +14,9 @@ from jsonschema import Draft202012Validator
 
 from treadle.agent import Agent
 from treadle.context import CallContext, ToolAnswer, context_parameters
-from treadle.docstrings import Docs, read_docs
 from treadle.errors import InvalidArguments, UsageError
 from treadle.functions import decode_output, output_schema, output_tool, tool
+from treadle.functions.docstrings import Docs, read_docs
 from treadle.messages import Text
 
 # --- TC-125: defaults ------------------------------------------------------------------------------------------

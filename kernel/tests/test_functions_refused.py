@@ -242,8 +242,8 @@ def test_an_async_validator_is_refused():
 
 
 def test_without_msgspec_the_missing_part_is_named(monkeypatch):
-    monkeypatch.delitem(sys.modules, "treadle.shapes", raising=False)
-    monkeypatch.delattr(sys.modules["treadle"], "shapes", raising=False)
+    monkeypatch.delitem(sys.modules, "treadle.functions.shapes", raising=False)
+    monkeypatch.delattr(treadle.functions, "shapes", raising=False)
     monkeypatch.setitem(sys.modules, "msgspec", None)
     with pytest.raises(MissingExtra, match=r"pip install 'treadle\[tools\]'"):
         treadle.functions.tool(print_nothing)

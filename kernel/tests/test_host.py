@@ -6,8 +6,8 @@ import anyio
 import attrs
 import pytest
 
-from treadle import Agent, Answer, Deny, Halt, Limits, Stack, Text, Tool, hookimpl
-from treadle.errors import Parked
+from treadle import Agent, Answer, CallContext, Deny, Halt, Limits, Stack, Text, Tool, hookimpl
+from treadle.errors import CompositionError, Parked, PluginError, UnreadableLog, UsageError
 from treadle.hooks import JOINS, Specs
 from treadle.store import MemoryStore
 from treadle_script import ScriptModel, call
@@ -365,3 +365,142 @@ async def test_every_spec_is_fired_by_one_set_of_turns():
     result = await Stack([All()]).run(agent, "hi", session="all:store#s")
     assert result.text == "end"
     assert fired == set(JOINS) == {name for name in vars(Specs) if not name.startswith("_")}
+
+
+async def test_a_plugin_may_publish_hooks_that_others_implement():
+    from treadle.hooks import hookspec
+
+    class Published:
+        @hookspec
+        def before_compact(self, items):
+            """Called before a compaction."""
+
+    class Owner:
+        hookspecs = Published
+
+    class Other:
+        def __init__(self, answer):
+            self.name, self.answer = f"other{answer}", answer
+
+        @hookimpl(optionalhook=True)
+        async def before_compact(self, items):
+            if self.answer == 0:
+                raise ValueError("broken")
+            return (self.answer, items)
+
+    stack = Stack([Owner(), Other(0), Other(1), Other(2)])
+    assert await stack.fire("before_compact", items=3) == [(1, 3), (2, 3)] and stack.host.faults == 1
+    with pytest.raises(UsageError, match="takes items"):
+        await stack.fire("before_compact", item=3)
+    without = Stack([Other(1)])  # without its owner an optional hook is simply not called
+    with pytest.raises(UsageError, match="publishes a hook"):
+        await without.fire("before_compact", items=3)
+
+
+async def test_a_session_with_required_events_is_read_only_with_their_plugin():
+    class Ledger:
+        required_events = ("spent",)
+
+        @hookimpl
+        def transform_context(self, context):
+            context.note("spent", 1)
+            context.note("seen", 1)
+
+    store = MemoryStore()
+    await Stack([Ledger()], store=store).run(Agent(model=ScriptModel(["ok"])), "hi", session="s")
+    events = await (await store.open("s", write=False)).read()
+    assert {e.type: e.required for e in events if e.owner == "ledger"} == {"ledger/spent": True, "ledger/seen": False}
+    with pytest.raises(UnreadableLog, match='Add the plugin "ledger"'):
+        await Stack(store=store).run(Agent(model=ScriptModel(["ok"])), "hi", session="s")
+    assert (await Stack([Ledger()], store=store).run(Agent(model=ScriptModel(["ok"])), "hi", session="s")).turn == 2
+
+
+async def test_observers_get_the_turns_context_also_with_its_end_and_none_outside_a_turn():
+    seen = []
+
+    class Observer:
+        @hookimpl
+        def on_event(self, event, context):
+            seen.append((event.type, context.user if context else None, context.turn if context else None))
+
+    async with Stack([Observer()]).open(Agent(model=ScriptModel(["a", "b"])), user="ada") as driver:
+        await driver.prompt("one")
+        await driver.prompt("two")
+    ends = [each for each in seen if each[0] == "turn/end"]
+    assert ends == [("turn/end", "ada", 1), ("turn/end", "ada", 2)]
+    assert [each for each in seen if each[0] == "inbox/put"] == [("inbox/put", None, None)] * 2
+
+
+async def test_wrappers_may_note_and_each_note_is_its_own_plugins():
+    class Wraps:
+        def __init__(self, name):
+            self.name = name
+
+        @hookimpl
+        async def around_model(self, call_next, request, context):
+            context.note("before")
+            reply = await call_next(request)
+            context.note("after")
+            return reply
+
+        @hookimpl
+        async def around_tool(self, call_next, call, context):
+            context.note("tool")
+            answer = await call_next(call)
+            context.note("tool-after")
+            return answer
+
+    def body(context: CallContext):
+        context.note("body")
+        return "ok"
+
+    agent = Agent(model=ScriptModel([call("t"), "ok"]), tools=[Tool(name="t", call=body)])
+    async with Stack([Wraps("a"), Wraps("b")]).open(agent) as driver:
+        await driver.prompt("hi")
+        notes = [e.type for e in await driver.read() if e.owner != "treadle"]
+    assert notes == [
+        "a/before", "b/before", "b/after", "a/after", "a/tool", "b/tool", "app/body", "b/tool-after", "a/tool-after",
+        "a/before", "b/before", "b/after", "a/after",
+    ]  # fmt: skip
+
+
+async def test_tc_105_an_outer_wrapper_is_torn_down_before_the_call_returns_and_sees_what_the_inner_raised():
+    seen = []
+
+    class Outer:
+        @hookimpl
+        async def around_tool(self, call_next, call):
+            try:
+                return await call_next(call)
+            except PluginError as error:
+                seen.append(("outer saw", error.plugin, str(error.cause)))
+                raise
+            finally:
+                await anyio.lowlevel.checkpoint()
+                seen.append("outer is down")
+
+    class Inner:
+        @hookimpl
+        async def around_tool(self, call_next, call):
+            answer = await call_next(call)
+            raise ValueError(f"after {answer.parts[0].text}")
+
+    class Hears:
+        @hookimpl
+        def on_event(self, event):
+            if event.type == "tool/result":
+                seen.append(event.data.status)
+
+    agent = Agent(model=ScriptModel([call("t"), "ok"]), tools=[T])
+    await Stack([Outer(), Inner(), Hears()]).run(agent, "hi")
+    assert seen == [("outer saw", "inner", "after raw"), "outer is down", "error"]
+
+
+def test_tc_105_a_generator_wrapper_is_refused():
+    class Old:
+        @hookimpl(wrapper=True)
+        def around_tool(self):
+            yield
+
+    with pytest.raises(CompositionError, match="generator wrappers are not awaited"):
+        Stack([Old()])

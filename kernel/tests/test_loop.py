@@ -116,7 +116,7 @@ async def test_a_turn_of_seconds_is_closed_like_a_cancel_and_named():
         assert (await types(driver))[-3:] == ["model/failed", "step/end", "turn/end"]
 
 
-async def test_an_objection_to_the_end_buys_a_step_and_vetoes_run_out_whether_or_not_tools_run():
+async def test_tc_095_an_objection_to_the_end_buys_a_step_and_vetoes_run_out_whether_or_not_tools_run():
     class Objects:
         seen: list[int] = []
 

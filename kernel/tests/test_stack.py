@@ -385,3 +385,28 @@ async def test_sessions_are_listed_read_and_forked_without_a_lease():
     inside = next(e.seq for e in events if e.type == "model/request")
     with pytest.raises(UsageError, match="inside a step"):
         await stack.sessions().fork("s", inside)
+
+
+def test_a_bad_setting_of_a_plugin_nobody_named_is_reported_and_one_of_a_named_plugin_raises():
+    known = [Found(name="script", value="treadle_script:Script", distribution="treadle-script", version="0.1.0")]
+    environ = {"TREADLE_SCRIPT_FOLDERS": "x"}
+    loaded, broken = resolve(["script"], environ=environ, required=False, known=known)
+    assert loaded == [] and "there is no such setting" in str(broken[0])
+    with pytest.raises(SettingsError, match="folders"):
+        resolve(["script"], environ=environ, known=known)
+
+
+def test_a_variable_belongs_to_the_longest_plugin_name_that_fits():
+    from treadle.settings import environment_source
+
+    environ = {"TREADLE_RUNS_DBOS_URL": "a", "TREADLE_RUNS_QUEUE": "b"}
+    assert environment_source("runs", environ, ["runs", "runs-dbos"]).values == {"queue": "b"}
+    assert environment_source("runs-dbos", environ, ["runs", "runs-dbos"]).values == {"url": "a"}
+
+
+async def test_a_stacks_clock_stamps_every_event_also_those_of_a_fork():
+    store = MemoryStore()
+    stack = Stack(store=store, clock=lambda: 12.5)
+    await stack.run(Agent(model=ScriptModel(["ok"])), "hi", session="s")
+    child = await stack.sessions().fork("s")
+    assert {event.time for event in await stack.sessions().read(child)} == {12.5}

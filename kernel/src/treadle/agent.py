@@ -22,9 +22,10 @@ class Limits:
     """Every loop has a budget. None means no limit.
 
     A turn: `max_steps`, `max_vetoes` (rounds of objections to its end), `tokens`, `seconds`. A step: `max_attempts`
-    model calls, `max_parallel` tool bodies at once. A tool body: `tool_seconds`. A hook call: `hook_seconds`. What
-    ignores a cancel is left behind after `grace_seconds`. A store silent for `store_seconds` has failed. A session:
-    `max_turns_alone` turns in a row without a message from outside.
+    model calls, `max_parallel` tool bodies at once. A tool body: `tool_seconds`. A tool's result: `result_bytes` of its
+    text enter the context, the whole is kept in the log. A hook call: `hook_seconds`. What ignores a cancel is left
+    behind after `grace_seconds`. A store silent for `store_seconds` has failed. A session: `max_turns_alone` turns in
+    a row without a message from outside.
     """
 
     max_steps: int = 10
@@ -36,6 +37,7 @@ class Limits:
     hook_seconds: float = 30.0
     grace_seconds: float = 5.0
     store_seconds: float = 30.0
+    result_bytes: int | None = 50_000
     tokens: int | None = None
     seconds: float | None = None
 
@@ -97,7 +99,10 @@ class Agent:
             self.version,
             instructions,
             self.model if isinstance(self.model, str) else self.model.ref,
-            [[t.name, t.description, t.parameters, t.exclusive, t.replay, t.needs_approval] for t in self.tools],
+            [
+                [t.name, t.description, t.parameters, t.exclusive, t.replay, t.needs_approval, t.timeout_seconds]
+                for t in self.tools
+            ],
             dict(self.params),
             attrs.asdict(self.limits),
         ]

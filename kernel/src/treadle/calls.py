@@ -6,7 +6,6 @@ nothing of models or of when a turn ends.
 
 from __future__ import annotations
 
-import inspect
 import json
 import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -35,12 +34,13 @@ from .context import (
     wanted_contexts,
 )
 from .errors import InvalidArguments, PluginError, UsageError
-from .events import Data, ToolCall, ToolResult
+from .events import KERNEL, Data, ToolCall, ToolResult
+from .excerpts import excerpt
 from .hooks import Delta
 from .host import Host
-from .messages import Call, Json, Status, Text
+from .messages import Call, Json, Part, Status, Text
 from .session import Note, Session
-from .tools import Tool
+from .tools import Tool, Wanted
 
 THREADS = sys.platform not in ("emscripten", "wasi")
 """Whether sync tools run in worker threads; elsewhere they run inline."""
@@ -55,6 +55,7 @@ class CallTurn(Protocol):
     context: TurnContext[Any]
     tools: Mapping[str, Tool]
     next_agent: Agent | None
+    output: Wanted | None
 
     @property
     def host(self) -> Host: ...
@@ -66,8 +67,8 @@ class Run:
     """One call: from being taken up to its result in the log."""
 
     __slots__ = (
-        "answer", "arguments", "asked", "begun", "call", "called", "context", "cut", "detach_at", "hard", "left",
-        "resumed", "scope", "tool",
+        "answer", "arguments", "asked", "begun", "call", "context", "cut", "detach_at", "hard", "left", "resumed",
+        "scope", "tool",
     )  # fmt: skip
 
     def __init__(self, call: Call, resumed: bool) -> None:
@@ -77,12 +78,11 @@ class Run:
         self.asked = AskedCall(id=call.id, name=call.name, arguments={}, raw=call.arguments)
         self.context: CallContext[Any] | None = None
         self.answer: ToolAnswer | None = None  # set once: the call is settled
-        self.called = False  # its tool/call is in the log
         self.begun = False  # its body has started
         self.cut = ""  # why its body was told to stop: timeout or cancelled
         self.left = False  # its body was left behind
         self.scope = CancelScope()
-        self.hard = CancelScope(shield=True)  # around a worker thread, which a cancel cannot stop
+        self.hard: CancelScope | None = None  # around a worker thread, which a cancel cannot stop
         self.detach_at = float("inf")
 
     @property
@@ -100,8 +100,20 @@ class Work:
         self.runs = [Run(call, resumed=decisions is not None) for call in calls]
         self.decisions = decisions or {}
         self.taken = 0  # calls that were taken up
-        self.logged = 0  # calls whose result is in the log
-        self.changed = anyio.Event()
+        self.running = 0  # bodies that have begun and did not settle
+        self.changed = False  # since this was last looked at
+        self.waiting: anyio.Event | None = None  # made only where somebody waits: it costs more than a call's result
+
+    # What the log has is asked of its fold, not remembered: a cancel may strike between a commit and who awaits it.
+
+    @property
+    def logged(self) -> int:
+        """Calls whose result is in the log."""
+        return self.turn.session.state.answered
+
+    def _is_called(self, run: Run) -> bool:
+        """Whether its tool/call is in the log."""
+        return self.turn.session.state.calls[run.call.id].called is not None
 
     async def run(self) -> None:
         """Run them all. If cancelled, `finish_cancelled` must follow."""
@@ -123,11 +135,10 @@ class Work:
             return False
         if self.taken == self.logged:
             return True
-        ahead = self.runs[self.logged : self.taken]
-        tool = self.turn.tools.get(self.runs[self.taken].call.name)
-        if (tool is not None and tool.exclusive) or any(run.tool is not None and run.tool.exclusive for run in ahead):
+        before, tool = self.runs[self.taken - 1].tool, self.turn.tools.get(self.runs[self.taken].call.name)
+        if (tool is not None and tool.exclusive) or (before is not None and before.exclusive):
             return False
-        return sum(run.running for run in ahead) < self.turn.context.limits.max_parallel
+        return self.running < self.turn.context.limits.max_parallel
 
     # --- taking a call up ----------------------------------------------------------------------------------
 
@@ -177,13 +188,16 @@ class Work:
 
     async def _begin(self, run: Run, tool: Tool, seconds: float) -> None:
         turn = self.turn
+        await checkpoint_if_cancelled()
         await turn.session.append(
             ToolCall(call_id=run.call.id, arguments=run.arguments, replay="safe" if tool.replay_safe else "never")
         )
-        run.called = True
         await turn.session.sync()
         await checkpoint_if_cancelled()  # a cancel during the barrier: the body must not begin
         run.begun = True
+        self.running += 1
+        if THREADS and not tool.is_async:
+            run.hard = CancelScope(shield=True)
         run.scope.deadline = current_time() + seconds
         run.detach_at = run.scope.deadline + turn.context.limits.grace_seconds
         turn.spawn(self._body, run, tool)
@@ -214,7 +228,7 @@ class Work:
             self.turn.host.report("note", plugin, error)
             return
         self.turn.session.notes.append(Note(plugin_data(plugin, name, data), plugin))
-        self.changed.set()
+        self._change()
 
     async def _write_notes(self) -> None:
         notes, self.turn.session.notes = self.turn.session.notes, []
@@ -230,29 +244,33 @@ class Work:
                 try:
                     answer = await self._called(run, tool)
                 except BaseException as error:
-                    if isinstance(error, GeneratorExit) or _is_cancel(error, run.scope):
-                        raise
+                    if isinstance(error, (GeneratorExit, KeyboardInterrupt)) or _is_cancel(error, run.scope):
+                        raise  # trio raises a person's Ctrl-C in whatever runs: as a result it would be lost
                     answer = _fault(tool, error)
         except Exception as error:
             answer = _fault(tool, error)
         finally:
             if run.answer is None and not run.left:
                 run.answer = answer if answer is not None else self._stopped(run, tool)
-            self.changed.set()
+                self.running -= 1
+            self._change()
 
     def _stopped(self, run: Run, tool: Tool) -> ToolAnswer:
-        if run.cut:
-            return _refused("cancelled", f"The call of {tool.name} was cancelled.")
-        return _refused("timeout", f"{tool.name} did not answer in time and was stopped.")
+        if run.scope.cancel_called and not run.cut:
+            return _refused("timeout", f"{tool.name} did not answer in time and was stopped.")
+        return _refused("cancelled", f"The call of {tool.name} was cancelled.")
 
     async def _called(self, run: Run, tool: Tool) -> ToolAnswer:
+        host = self.turn.host
+        if not host.rows["around_tool"] or run.context is None:
+            return await self._invoke(run, tool, run.asked)
+
         async def innermost(asked: AskedCall) -> ToolAnswer:
+            if run.context is not None:
+                run.context.author = ""  # the body's notes are the application's, not a wrapper's
             return await self._invoke(run, tool, asked)
 
-        host = self.turn.host
-        if host.rows["around_tool"] and run.context is not None:
-            return await host.around_tool(innermost, run.asked, run.context)
-        return await innermost(run.asked)
+        return await host.around_tool(innermost, run.asked, run.context)
 
     async def _invoke(self, run: Run, tool: Tool, asked: AskedCall) -> ToolAnswer:
         context = run.context
@@ -264,12 +282,12 @@ class Work:
         keywords = dict(asked.arguments)
         for name, wants_turn in wanted_contexts(tool):
             keywords[name] = context.turn if wants_turn else context
-        if _is_async(tool.call) or not THREADS:
+        if run.hard is None:
             return as_answer(await _awaited(tool.call(**keywords)))
         # The thread is shielded, so that a cancel lets it finish in the grace period; `hard` leaves it behind.
         with run.hard:
             value = await anyio.to_thread.run_sync(
-                lambda: tool.call(**keywords), abandon_on_cancel=True, limiter=anyio.CapacityLimiter(1)
+                _in_thread, tool, keywords, abandon_on_cancel=True, limiter=anyio.CapacityLimiter(1)
             )
             return as_answer(await _awaited(value))
         raise TimeoutError("left behind")
@@ -278,12 +296,20 @@ class Work:
 
     async def _wait(self) -> None:
         """Sleep until something settles, or a body has ignored its stop for too long."""
-        due = min(run.detach_at for run in self.runs[self.logged : self.taken] if run.running)
-        if not self.changed.is_set():
+        if not self.changed:
+            due = min(run.detach_at for run in self.runs[self.logged : self.taken] if run.running)
+            self.waiting = anyio.Event()
             with CancelScope(deadline=due):
-                await self.changed.wait()
-        self.changed = anyio.Event()
-        self._leave_late(current_time())
+                await self.waiting.wait()
+            self.waiting = None
+        self.changed = False
+        if self.running:
+            self._leave_late(current_time())
+
+    def _change(self) -> None:
+        self.changed = True
+        if self.waiting is not None:
+            self.waiting.set()
 
     def _leave_late(self, now: float) -> None:
         for run in self.runs[: self.taken]:
@@ -294,18 +320,22 @@ class Work:
         """Leave a body behind that does not stop; its late result is ignored."""
         name = run.call.name
         run.left = True
+        self.running -= 1
         run.answer = _refused("detached", f"{name} did not stop and was left behind; its outcome is unknown.")
         run.scope.cancel()
-        run.hard.cancel()
+        if run.hard is not None:
+            run.hard.cancel()
         self.turn.host.report("body", name, TimeoutError(f"the body of call {run.call.id} was left behind"))
 
     async def _log(self, run: Run) -> None:
         """Pass a settled call through `after_tool` and log it, with its `tool/call` if no body ever began."""
         result = await self._passed(run)
-        data: list[Data] = [] if run.called else [self._unbegun(run)]
-        await self.turn.session.append(*data, result)
-        self.logged += 1
+        await self._answer(run, result)
         await self.turn.session.sync()
+
+    async def _answer(self, run: Run, result: ToolResult) -> None:
+        data: list[Data] = [] if self._is_called(run) else [self._unbegun(run)]
+        await self.turn.session.append(*data, result)
 
     def _unbegun(self, run: Run) -> ToolCall:
         return ToolCall(call_id=run.call.id, arguments=run.arguments, replay="never")
@@ -325,11 +355,24 @@ class Work:
         return ToolResult(
             call_id=run.call.id,
             status=answer.status,
-            parts=answer.parts,
+            parts=self._shown(run, answer),
             usage=answer.usage,
             concludes=answer.concludes,
             agent=answer.agent.name if answer.agent is not None else "",
         )
+
+    def _shown(self, run: Run, answer: ToolAnswer) -> tuple[Part, ...]:
+        """What enters the context; the whole of what is too long goes into the log, in the result's append.
+
+        Behind `after_tool`, so that what is kept has passed the redactors too. A structured answer stays whole: it is
+        the model's own words, and will be decoded.
+        """
+        output = self.turn.output
+        most = None if output is not None and run.tool is output.tool else self.turn.context.limits.result_bytes
+        parts, whole = excerpt(answer.parts, most, run.call.id)
+        if whole is not None:
+            self.turn.session.notes.append(Note(whole, KERNEL))
+        return parts
 
     async def _passed_in_time(self, run: Run) -> ToolResult:
         """As `_passed`, within the grace period: a redactor that hangs lets nothing through."""
@@ -353,21 +396,27 @@ class Work:
             run.cut = "cancelled"
             run.scope.cancel()
             run.detach_at = min(run.detach_at, current_time() + self.turn.context.limits.grace_seconds)
-            self.changed.set()
+            self._change()
 
     async def finish_cancelled(self) -> None:
         """After a cancel: stop what runs, wait for it up to the grace period, answer every call. Run it shielded."""
         for run in self.runs[: self.taken + 1]:
             if run.running:
                 self._stop(run)
-        while any(run.running for run in self.runs):
+        while self.running:
             await self._wait()
         while self.logged < len(self.runs):
             run = self.runs[self.logged]
             result = await self._passed_in_time(run) if run.begun else _never_begun(run)
-            data: list[Data] = [] if run.called else [self._unbegun(run)]
-            await self.turn.session.append(*data, result)
-            self.logged += 1
+            await self._answer(run, result)
+
+
+def _in_thread(tool: Tool, keywords: Mapping[str, Any]) -> object:
+    """Call a sync tool. A `KeyboardInterrupt` here is its own idea: signals reach the main thread alone."""
+    try:
+        return tool.call(**keywords)
+    except KeyboardInterrupt as error:
+        return _fault(tool, error)
 
 
 def truncated(calls: Sequence[Call]) -> list[Data]:
@@ -411,10 +460,6 @@ def _is_cancel(error: BaseException, scope: CancelScope) -> bool:
     if not isinstance(error, (get_cancelled_exc_class(), BaseExceptionGroup)):
         return False
     return scope.cancel_called or current_effective_deadline() == float("-inf")
-
-
-def _is_async(call: Callable[..., object]) -> bool:
-    return inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(type(call).__call__)
 
 
 async def _awaited(value: object) -> object:

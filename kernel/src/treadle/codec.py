@@ -101,7 +101,7 @@ def event_to_plain(event: Event) -> Json:
         out["turn"] = event.turn
     if event.step is not None:
         out["step"] = event.step
-    if event.owner != KERNEL:
+    if event.owner != KERNEL or not event.required:
         out["owner"] = event.owner
         out["required"] = event.required
     out["data"] = data_to_plain(event.data)

@@ -6,7 +6,8 @@ A `TurnContext` lives as long as its turn, a `CallContext` as long as its call. 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from inspect import Parameter, signature
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, Union, get_args
 from weakref import WeakKeyDictionary
@@ -15,7 +16,7 @@ import attrs
 
 from .agent import Agent, Limits
 from .errors import UsageError
-from .events import ContextEdit, PluginData
+from .events import ContextEdit, Event, PluginData
 from .messages import Json, Part, Status, Text, Usage, as_parts
 from .tools import Tool
 
@@ -33,8 +34,8 @@ class TurnContext(Generic[Deps]):
     """
 
     __slots__ = (
-        "_slots", "agent", "author", "deps", "held", "limits", "metadata", "run", "sent", "session", "step", "turn",
-        "usage", "user", "vetoes",
+        "_opens", "_reads", "_slots", "agent", "author", "deps", "held", "limits", "metadata", "run", "sent", "session",
+        "step", "turn", "usage", "user", "vetoes",
     )  # fmt: skip
 
     def __init__(
@@ -49,13 +50,15 @@ class TurnContext(Generic[Deps]):
         metadata: Mapping[str, Json],
         run: str | None = None,
         sent: Callable[[PluginData | ContextEdit, str], None],
+        reads: Callable[[int], Awaitable[Sequence[Event]]],
+        opens: Callable[[Agent, str, Mapping[str, Any]], AbstractAsyncContextManager[Any]],
     ) -> None:
         self.session, self.turn, self.agent, self.limits = session, turn, agent, limits
         self.user, self.deps, self.metadata, self.run = user, deps, metadata, run
         self.step, self.vetoes, self.usage = 0, 0, Usage()
         self.author = ""  # the plugin whose hook is running, set by the host
         self.held = False
-        self.sent = sent
+        self.sent, self._reads, self._opens = sent, reads, opens
         self._slots: dict[str, dict[str, Any]] = {}
 
     def slot(self, plugin: str) -> dict[str, Any]:
@@ -77,6 +80,18 @@ class TurnContext(Generic[Deps]):
         """
         parts = None if put is None else as_parts(put)
         self.sent(ContextEdit(first=first, last=last, put=parts, plugin=self.author), self.author)
+
+    async def read(self, after_seq: int = 0) -> Sequence[Event]:
+        """The events of this session's log after `after_seq`."""
+        return await self._reads(after_seq)
+
+    def open_child(self, agent: Agent, name: str, **settings: Any) -> AbstractAsyncContextManager[Any]:
+        """A `Driver` of the session `<this session>/<name>` in the same store; leaving the `async with` closes it.
+
+        User, deps, metadata and run are this turn's, unless `settings` name others; else as for `Stack.open`. Its turns
+        are its own: a cancel of this turn reaches it only by cancelling whoever holds it open.
+        """
+        return self._opens(agent, name, settings)
 
     def hold_deltas(self) -> None:
         """Keep this request's deltas back until its reply has passed `around_model`, for output guards."""
@@ -249,7 +264,7 @@ def as_answer(value: object) -> ToolAnswer:
     if isinstance(value, ToolAnswer):
         return value
     if isinstance(value, str):
-        return ToolAnswer(parts=(Text(value),))
+        return ToolAnswer(parts=value)
     parts = value if isinstance(value, (list, tuple)) else (value,)
     if parts and all(isinstance(part, get_args(Part)) for part in parts):
         return ToolAnswer(parts=tuple(parts))
@@ -257,9 +272,13 @@ def as_answer(value: object) -> ToolAnswer:
 
 
 def to_json(value: object) -> str:
-    """Structured data as JSON text. Types beyond JSON's own need msgspec, if it is there, else their `str`."""
+    """Structured data as JSON text.
+
+    pydantic's models say themselves how they look in JSON, wherever they stand. attrs classes, dataclasses and other
+    types beyond JSON's own need msgspec, if it is there. What has no JSON form is its `str`.
+    """
     try:
-        return json.dumps(value, ensure_ascii=False)
+        return json.dumps(value, ensure_ascii=False, default=_dumped)
     except (TypeError, ValueError):
         pass
     try:
@@ -267,6 +286,13 @@ def to_json(value: object) -> str:
     except ImportError:
         return str(value)
     try:
-        return msgspec.json.encode(value).decode()
+        return msgspec.json.encode(value, enc_hook=_dumped).decode()
     except (TypeError, ValueError):
         return str(value)
+
+
+def _dumped(value: Json) -> Json:
+    """A pydantic model as plain data, without importing pydantic; `TypeError` for anything else."""
+    if hasattr(value, "model_dump") and hasattr(type(value), "__pydantic_serializer__"):
+        return value.model_dump(mode="json")
+    raise TypeError(f"{type(value).__name__} has no JSON form")

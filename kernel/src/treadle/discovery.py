@@ -139,11 +139,11 @@ def nearest_config(folder: Path) -> Path | None:
     return None
 
 
-def make(found: Found, sources: Sequence[Source], environ: Mapping[str, str]) -> Loaded:
-    """Load one plugin and make it with its settings."""
+def make(found: Found, sources: Sequence[Source], environ: Mapping[str, str], plugins: Iterable[str] = ()) -> Loaded:
+    """Load one plugin and make it with its settings; `plugins` are the names of all that are installed."""
     cls = found.load()
     settings_class = getattr(cls, "Settings", None)
-    env = environment_source(found.name, settings_class, environ)
+    env = environment_source(found.name, environ, plugins)
     settings = build_settings(found.name, settings_class, [env, *sources])
     plugin = cls(settings) if settings_class is not None else cls()
     _mark(plugin, found)
@@ -192,10 +192,10 @@ def resolve(
             Source("stack default", (defaults or {}).get(name, {})),
         ]
         try:
-            loaded = make(found, sources, environ)
-        except SettingsError:
-            raise
+            loaded = make(found, sources, environ, table)
         except Exception as error:
+            if required and isinstance(error, SettingsError):
+                raise
             broken.append(Broken(found, error))
             if required:
                 faults.append(str(broken[-1]))

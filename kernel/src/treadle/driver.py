@@ -7,26 +7,24 @@ cancels, watches or waits. A connection that goes away ends nothing here.
 from __future__ import annotations
 
 import json
-from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
+from functools import partial
 from types import MappingProxyType
-from typing import Any, Literal, Protocol, TypeAlias, Union
+from typing import Any, Literal, Protocol, TypeVar
 
 import anyio
-import attrs
 from anyio import CancelScope
 from anyio.abc import TaskGroup
 
 from .agent import Agent, Limits
-from .context import Allow, Answer, Decision, Deny, TurnContext, plugin_data
-from .errors import BudgetExceeded, Closed, Dropped, Parked, Reentrant, TreadleError, TurnNotCompleted, UsageError
+from .context import Allow, Answer, Decision, Deny, TurnContext
+from .errors import Closed, Reentrant, TreadleError, UsageError
 from .events import (
     AssistantMessage,
     ContextEdit,
     Data,
-    DropReason,
-    Ending,
     Event,
     InboxDrop,
     InboxPut,
@@ -40,243 +38,26 @@ from .events import (
     TurnStart,
     UserMessage,
 )
-from .grammar import State, result_message
+from .grammar import State
 from .hooks import Delta
 from .host import Host
 from .loop import Turn, run_turn
-from .messages import Call, Content, Json, Message, Part, Usage, as_message, as_parts
-from .messages import Result as AnsweredPart
-from .model import FinishReason, Model
-from .session import Note, Session
-from .store import Post, PostCancel, PostDecision, PostMessage
-from .tools import Tool
+from .maintenance import Maintenance
+from .messages import Call, Content, Json, Message, Text, as_message
+from .model import Model
+from .results import Entered, IsParked, Receipt, Result, WasDropped
+from .session import Build, Note, Session
+from .store import Post, PostCancel, PostDecision, PostMessage, Store
+from .tools import NO_ANSWER, Wanted
 from .view import View
+from .watch import Watch
 
+T = TypeVar("T")
 Reach = Literal["model", "call", "turn", "all"]
 Status = Literal["idle", "running", "closed"]
-Item: TypeAlias = Union[Event, Delta]
 
 _inside: ContextVar[Mapping[int, int]] = ContextVar("treadle_turns", default=MappingProxyType({}))
 """Driver and turn that this task works for: small numbers only, so that nothing large is kept alive by a copy."""
-
-
-# --- what callers get --------------------------------------------------------------------------------------
-
-
-@attrs.frozen(kw_only=True)
-class Result:
-    """How a turn came out.
-
-    `text` is the last reply's words, `output` the decoded value where `output=` was asked for, `messages` all that
-    entered the conversation in this turn. `reason` is how it ended and `detail` what of (the limit, the cause, the
-    failure); `finish` why the model stopped last. `waiting` are the calls that wait for a decision. `cost` is None
-    where no plugin knows prices.
-    """
-
-    text: str
-    output: Any
-    messages: tuple[Message, ...]
-    usage: Usage
-    cost: float | None
-    reason: Ending
-    detail: str
-    finish: FinishReason | None
-    session: str
-    turn: int
-    steps: int
-    waiting: tuple[Call, ...]
-
-    def check(self) -> Result:
-        """Itself, if the turn completed; else raises `BudgetExceeded` or `TurnNotCompleted`."""
-        if self.reason == "completed":
-            return self
-        kind = BudgetExceeded if self.reason == "limit" else TurnNotCompleted
-        raise kind(self.session, self.reason, self.detail)
-
-
-@attrs.frozen
-class Entered:
-    """The message entered a turn, which has ended with this result."""
-
-    result: Result
-
-
-@attrs.frozen
-class WasDropped:
-    """The message left the inbox: withdrawn, cancelled or rejected."""
-
-    why: DropReason
-    detail: str = ""
-
-
-@attrs.frozen
-class IsParked:
-    """The session idles and the message still waits; a wake, nudge or withdraw moves it.
-
-    `ending` is how the last turn ended, `detail` what of.
-    """
-
-    ending: str
-    detail: str = ""
-
-
-Fate: TypeAlias = Union[Entered, WasDropped, IsParked]
-
-
-class Receipt:
-    """What a caller holds of a message (or a decision) it sent. It is durable when the receipt is returned."""
-
-    def __init__(self, driver: Driver, id: str) -> None:
-        self._driver, self.id = driver, id
-        self._known: Fate | None = None
-        self._event: anyio.Event | None = None
-        self.turn: int | None = None
-        """The turn it entered, as soon as it did."""
-
-    async def fate(self) -> Fate:
-        """Wait for what becomes of it. Cancelling the wait harms nothing. Raises the fault if the store fails."""
-        self._driver.not_inside("a receipt")
-        while self._known is None:
-            self._driver.check_fault()
-            if self._event is None:
-                self._event = anyio.Event()
-            await self._event.wait()
-        return self._known
-
-    async def result(self) -> Result:
-        """The result of its turn; raises `Dropped` or `Parked` if it entered none."""
-        fate = await self.fate()
-        if isinstance(fate, Entered):
-            return fate.result
-        if isinstance(fate, WasDropped):
-            raise Dropped(self.id, fate.why, fate.detail)
-        raise Parked(self._driver.session_id, self.id, fate.ending, fate.detail)
-
-    async def withdraw(self) -> bool:
-        """Take the message back; False if it no longer pends."""
-        return await self._driver.withdraw(self.id)
-
-    def settle(self, fate: Fate) -> None:
-        self._known = fate
-        self.wake()
-
-    def wake(self) -> None:
-        if self._event is not None:
-            self._event.set()
-            self._event = None
-
-
-class Watch:
-    """Events and deltas of a session as they come, for one watcher. An async iterator and a context manager.
-
-    A slow watcher never slows the turn: deltas that were not fetched yet are joined, and what was logged can always be
-    read again from the log. Closing it ends nothing.
-    """
-
-    LAG = 1000
-
-    def __init__(self, driver: Driver, after_seq: int | None) -> None:
-        self._driver, self._after = driver, after_seq
-        self._items: deque[Item] = deque()
-        self._news: anyio.Event | None = None
-        self._behind = after_seq is not None and after_seq < driver.seq
-        self.closed = False
-
-    async def __aenter__(self) -> Watch:
-        return self
-
-    async def __aexit__(self, *exc: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Stop watching. Safe to call twice."""
-        self.closed = True
-        self._driver.unwatch(self)
-        self._wake()
-
-    def take(self, item: Item) -> None:
-        """Called by the driver for each item, in order; never waits."""
-        items = self._items
-        if isinstance(item, Delta):
-            last = items[-1] if len(items) > self.LAG else None
-            if isinstance(last, Delta) and (last.kind, last.key, last.call) == (item.kind, item.key, item.call):
-                items[-1] = attrs.evolve(last, text=last.text + item.text)
-            else:
-                items.append(item)
-        elif self._behind:
-            return
-        elif len(items) > 8 * self.LAG:
-            items.clear()
-            self._behind = True
-        else:
-            items.append(item)
-        if self._news is not None:
-            self._wake()
-
-    def _wake(self) -> None:
-        if self._news is not None:
-            self._news.set()
-            self._news = None
-
-    def __aiter__(self) -> AsyncIterator[Item]:
-        return self
-
-    async def __anext__(self) -> Item:
-        while True:
-            if self._after is not None and (self._behind or not self._items) and await self._caught_up():
-                continue
-            if self._items:
-                item = self._items.popleft()
-                if isinstance(item, Event):
-                    if self._after is not None and item.seq <= self._after:
-                        continue
-                    self._after = item.seq
-                return item
-            if self.closed or self._driver.status == "closed":
-                raise StopAsyncIteration
-            if self._news is None:
-                self._news = anyio.Event()
-            await self._news.wait()
-
-    async def _caught_up(self) -> bool:
-        """Fetch from the log what this watcher has not seen; False if there was nothing."""
-        assert self._after is not None
-        if self._driver.seq <= self._after or (self._items and not self._behind):
-            return False
-        self._behind = False
-        missing = await self._driver.read(self._after)
-        self._items.extendleft(reversed(missing))  # what came while reading follows; seqs seen twice are skipped
-        return bool(missing)
-
-
-class Maintenance:
-    """Work between turns: what `maintain(fn)` gives its function. Edits and notes become one append at its end."""
-
-    def __init__(self, session: Session, agent: Agent, user: str | None) -> None:
-        self._session = session
-        self.agent, self.user = agent, user
-        self.session = session.state.session
-        self.queued: list[Note] = []
-
-    @property
-    def view(self) -> View:
-        """The conversation as of now."""
-        return self._session.state.view
-
-    def note(self, plugin: str, name: str, data: Json = None) -> None:
-        """Queue an event `<plugin>/<name>`."""
-        self.queued.append(Note(plugin_data(plugin, name, data), plugin))
-
-    def edit(
-        self, first: int, last: int, put: str | Part | Sequence[Part] | None = None, *, plugin: str = "app"
-    ) -> None:
-        """Queue a `context/edit`. Raises `UsageError` where the grammar does not allow it."""
-        edit = ContextEdit(first=first, last=last, put=None if put is None else as_parts(put), plugin=plugin)
-        if not any(isinstance(note.data, ContextEdit) for note in self.queued) and (
-            reason := self._session.state.check_edit(edit)
-        ):
-            raise UsageError(f"context.edit({first}, {last}): {reason}.")
-        self.queued.append(Note(edit, plugin))
 
 
 class Home(Protocol):
@@ -287,6 +68,9 @@ class Home(Protocol):
     @property
     def manifest(self) -> tuple[tuple[str, str], ...]: ...
     def open_model(self, ref: str) -> Model: ...
+    def open_at(
+        self, store: Store, session_id: str, agent: Agent, **settings: Any
+    ) -> AbstractAsyncContextManager[Driver]: ...
 
     def hold(self) -> None:
         """A turn uses this stack: it does not close before `let_go`."""
@@ -310,23 +94,25 @@ class Driver:
         session: Session,
         group: TaskGroup,
         *,
+        store: Store,
         user: str | None = None,
         deps: Any = None,
         metadata: Mapping[str, Json] | None = None,
         run: str | None = None,
         limits: Limits | None = None,
-        output: Tool | None = None,
-        decode_output: Callable[[str], Any] | None = None,
+        output: Wanted | None = None,
         kernel: str = "",
     ) -> None:
         self.home, self.agent, self._session, self._group = home, agent, session, group
+        self._store = store
         self.user, self.deps, self.metadata, self._run = user, deps, dict(metadata or {}), run
-        self._limits, self._output, self._decode, self._kernel = limits, output, decode_output, kernel
+        self._limits, self._output, self._kernel = limits, output, kernel
         self.status: Status = "idle"
         self.on_closed: Callable[[Driver], None] = lambda driver: None
         self.on_idle: Callable[[Driver], None] = lambda driver: None
         self._models: dict[int, Model] = {}
         self._turn: Turn | None = None
+        self._context: TurnContext[Any] | None = None  # of the open or last turn, for observers of its end
         self._busy = False  # a turn, or the section between two turns
         self._maintaining: CancelScope | None = None
         self._closing = False
@@ -349,6 +135,11 @@ class Driver:
     def session_id(self) -> str:
         """The session's id."""
         return self._session.state.session
+
+    @property
+    def closed(self) -> bool:
+        """Whether it can be used no more."""
+        return self.status == "closed"
 
     @property
     def seq(self) -> int:
@@ -414,9 +205,45 @@ class Driver:
         def build(state: State) -> Sequence[Data]:
             return (InboxDrop(ids=(message_id,), why="withdrawn"),) if message_id in state.pending else ()
 
-        gone = await self._session.append_built(build)
-        await self._session.sync()
-        return bool(gone)
+        return bool(await self._written(build))
+
+    async def _written(self, build: Build, durably: bool = True) -> Sequence[Event]:
+        """Append for a caller, and wait until it is durable."""
+        if not self._session.suspends:
+            return await self._write(build, durably)
+        return await self._apart(partial(self._write, build, durably))
+
+    async def _apart(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Do work that no cancel of the caller may split, as a task of the driver's, and wait for it.
+
+        A shield alone would not do: asyncio's own `Task.cancel`, which servers and `asyncio.timeout` use, passes
+        through shields. A caller that leaves so leaves the work to go on, and never looks like a store that failed.
+        """
+        found: list[T] = []
+        faults: list[Exception] = []
+        done = anyio.Event()
+
+        async def task() -> None:
+            try:
+                with CancelScope(shield=True):
+                    found.append(await work())
+            except Exception as error:
+                faults.append(error)
+            finally:
+                done.set()
+
+        self._group.start_soon(task)
+        with CancelScope(shield=True):
+            await done.wait()
+        if faults:
+            raise faults[0]
+        return found[0]
+
+    async def _write(self, build: Build, durably: bool) -> Sequence[Event]:
+        events = await self._session.append_built(build)
+        if durably:
+            await self._session.sync()
+        return events
 
     async def _put(self, content: Content, lane: Lane, wake: bool) -> Receipt:
         self.check_open()
@@ -424,15 +251,15 @@ class Driver:
         message = as_message(content, origin=origin)
         if message.id in self._session.state.ids:
             raise UsageError(f"Message id {message.id} was used before in this session. Give each message a new id.")
-        receipt = self._receipts[message.id] = Receipt(self, message.id)
+        receipt = Receipt(self, message.id)
 
         def build(state: State) -> Sequence[Data]:
+            self._receipts[message.id] = receipt  # not before: a driver that goes idle parks what stands here
             put = InboxPut(message=message, lane=lane, wake=wake)
             return (put, TurnStart()) if wake and self._may_start() else (put,)
 
         try:
-            await self._session.append_built(build)
-            await self._session.sync()
+            await self._written(build)
         except BaseException:
             if message.id not in self._session.state.ids:
                 self._receipts.pop(message.id, None)
@@ -466,7 +293,7 @@ class Driver:
             self._entered.append(receipt)
             return (TurnStart(),)
 
-        if not await self._session.append_built(build):
+        if not await self._written(build, durably=False):
             raise UsageError(f'Session "{self.session_id}" owes nothing and nothing pends. Send it a message.')
         return await receipt.result()
 
@@ -495,7 +322,7 @@ class Driver:
             return (TurnStart(),)
 
         try:
-            await self._session.append_built(build)
+            await self._written(build, durably=False)
         except _Refused as refused:
             waits = ", ".join(call.id for call in self.waiting) or "none"
             named = ", ".join(refused.ids) or "none given"
@@ -597,8 +424,7 @@ class Driver:
         """Say what people know the session by; None leaves a field as it is."""
         self.check_open()
         meta = SessionMeta(title=title, labels=None if labels is None else tuple(labels), metadata=metadata)
-        await self._session.append_built(lambda state: (meta,))
-        await self._session.sync()
+        await self._written(lambda state: (meta,))
 
     async def until_idle(self) -> None:
         """Wait until nothing runs. Raises the fault if the store fails."""
@@ -640,18 +466,22 @@ class Driver:
         if self._closing:
             return
         self._closing = True
-        with CancelScope(shield=True):
-            self.cancel("turn", cause=cause)
-            if self._maintaining is not None:
-                self._maintaining.cancel()
-            while self._busy:
-                await self._settled.wait()
-            self._finish_closing()
-            try:
-                if self._session.fault is None:
-                    await self._session.sync()
-            finally:
-                await self._session.log.close()
+        await self._apart(partial(self._close, cause))
+
+    async def _close(self, cause: str) -> None:
+        self.cancel("turn", cause=cause)
+        if self._maintaining is not None:
+            self._maintaining.cancel()
+        self._abort_next = cause  # what is being put as the close begins may start a turn yet
+        await self._session.at_rest()
+        while self._busy:
+            await self._settled.wait()
+        self._finish_closing()
+        try:
+            if self._session.fault is None:
+                await self._session.sync()
+        finally:
+            await self._session.log.close()
 
     def _finish_closing(self) -> None:
         if self.status != "closed":
@@ -752,12 +582,21 @@ class Driver:
             metadata=self.metadata,
             run=self._run,
             sent=self._sent,
+            reads=self.read,
+            opens=self._open_child,
         )
+        self._context = context
         turn = Turn(self, self._session, context, woken=woken, resumes=resumes, output=self._output)
         if self._abort_next:
             turn.cancel(self._abort_next)
             self._abort_next = ""
         return turn
+
+    def _open_child(self, agent: Agent, name: str, settings: Mapping[str, Any]) -> AbstractAsyncContextManager[Driver]:
+        """A session beside this one, on the stack that the open turn uses."""
+        own = {"user": self.user, "deps": self.deps, "metadata": self.metadata, "run": self._run}
+        home = self._held or self.home
+        return home.open_at(self._store, f"{self.session_id}/{name}", agent, **{**own, **settings})
 
     def _sent(self, data: PluginData | ContextEdit, plugin: str) -> None:
         """A hook's note or edit, queued for the loop's next append."""
@@ -767,46 +606,52 @@ class Driver:
             queued = any(isinstance(note.data, ContextEdit) for note in self._session.notes)
             if not queued and (reason := self._session.state.check_edit(data)):
                 raise UsageError(f"context.edit({data.first}, {data.last}): {reason}.")
-        self._session.notes.append(Note(data, plugin))
+        required = isinstance(data, PluginData) and data.name.partition("/")[2] in self.host.required.get(plugin, ())
+        self._session.notes.append(Note(data, plugin, required))
 
     # --- what the session tells ----------------------------------------------------------------------------
 
     def _committed(self, events: Sequence[Event]) -> None:
         """In the synchronous section of a commit: start turns, settle receipts, tell watchers."""
         for event in events:
-            data = event.data
-            if isinstance(data, TurnStart):
-                self._turn = self._new_turn(self._session.state.turn)
-                if not self._busy:
-                    self._start_activity()
-            elif isinstance(data, StepStart):
-                for claimed in data.claims:
-                    self._enter(claimed)
-            elif isinstance(data, InboxDrop):
-                for dropped in data.ids:
-                    if receipt := self._receipts.pop(dropped, None):
-                        receipt.settle(WasDropped(data.why, data.detail))
-            elif isinstance(data, TurnEnd):
-                self._end_turn(data)
-            elif self._turn is not None:
-                self._collect(data)
+            hear = _HEARD.get(type(event.data))
+            if hear is not None:
+                hear(self, event.data)
             for watch in self._watches:
                 watch.take(event)
 
-    def _enter(self, message_id: str) -> None:
-        if receipt := self._receipts.pop(message_id, None):
-            receipt.turn = self._session.state.turn
-            self._entered.append(receipt)
+    def _begin_turn(self, start: TurnStart) -> None:
+        self._turn = self._new_turn(self._session.state.turn)
+        if not self._busy:
+            self._start_activity()
 
-    def _collect(self, data: Data) -> None:
-        assert self._turn is not None
-        if isinstance(data, AssistantMessage):
-            self._turn.reply = data
-        if isinstance(data, (UserMessage, AssistantMessage)) and data.message.parts:
-            self._turn.messages.append(data.message)
-        elif isinstance(data, ToolResult):
-            call = self._session.state.calls[data.call_id].call
-            self._turn.messages.append(result_message(call, data.status, data.parts))
+    def _enter(self, start: StepStart) -> None:
+        for claimed in start.claims:
+            if receipt := self._receipts.pop(claimed, None):
+                receipt.turn = self._session.state.turn
+                self._entered.append(receipt)
+
+    def _drop_receipts(self, drop: InboxDrop) -> None:
+        for dropped in drop.ids:
+            if receipt := self._receipts.pop(dropped, None):
+                receipt.settle(WasDropped(drop.why, drop.detail))
+
+    def _collect(self, said: UserMessage | AssistantMessage) -> None:
+        if self._turn is None:
+            return
+        if isinstance(said, AssistantMessage):
+            self._turn.reply = said
+        if said.message.parts:
+            self._turn.messages.append(said.message)
+
+    def _collect_result(self, result: ToolResult) -> None:
+        answer = self._session.state.calls[result.call_id].answer
+        if self._turn is None or answer is None:
+            return
+        self._turn.messages.append(answer)
+        name = self._session.state.calls[result.call_id].call.name
+        if result.concludes and self._output is not None and name == self._output.tool.name:
+            self._turn.given = "".join(part.text for part in result.parts if isinstance(part, Text))
 
     def _end_turn(self, end: TurnEnd) -> None:
         turn, self._turn = self._turn, None
@@ -821,17 +666,16 @@ class Driver:
 
     def _result(self, turn: Turn, end: TurnEnd) -> Result:
         reply = turn.reply
-        output = None
-        if self._decode is not None and end.reason == "completed":
-            output = self._decode(_concluding_text(turn.messages))
+        output, fault = turn.answer() if end.reason == "completed" else (None, "")
         return Result(
             text=reply.message.text if reply else "",
             output=output,
+            output_error=fault,
             messages=tuple(turn.messages),
             usage=end.usage,
             cost=None,
             reason=end.reason,
-            detail=end.detail,
+            detail=end.detail or (f"{NO_ANSWER}: {fault}" if fault else ""),
             finish=reply.finish if reply else None,
             session=self.session_id,
             turn=self._session.state.turn,
@@ -840,7 +684,8 @@ class Driver:
         )
 
     async def _notify(self, event: Event) -> None:
-        await self.host.on_event(event, self._turn.context if self._turn and event.turn is not None else None)
+        context = self._context if self._context is not None and self._context.turn == event.turn else None
+        await self.host.on_event(event, context)
 
     def _refused(self, note: Note, reason: str) -> None:
         self.host.report("context.edit", note.plugin, UsageError(f"the edit was no longer lawful: {reason}"))
@@ -947,6 +792,18 @@ class Driver:
             raise Closed(f'The driver of session "{self.session_id}"')
 
 
+_HEARD: Mapping[type, Callable[[Driver, Any], None]] = {
+    TurnStart: Driver._begin_turn,
+    StepStart: Driver._enter,
+    InboxDrop: Driver._drop_receipts,
+    UserMessage: Driver._collect,
+    AssistantMessage: Driver._collect,
+    ToolResult: Driver._collect_result,
+    TurnEnd: Driver._end_turn,
+}
+"""What a driver does at a commit, by the type of event."""
+
+
 class _Refused(Exception):
     def __init__(self, ids: Sequence[str]) -> None:
         self.ids = ids
@@ -956,12 +813,3 @@ def _decision(post: PostDecision) -> Decision:
     if post.verdict == "allow":
         return Allow(json.loads(post.arguments) if post.arguments is not None else None)
     return Deny(post.text) if post.verdict == "deny" else Answer(post.text)
-
-
-def _concluding_text(messages: Sequence[Message]) -> str:
-    """The text of the turn's last tool result: what its output tool returned."""
-    for message in reversed(messages):
-        for part in message.parts:
-            if isinstance(part, AnsweredPart):
-                return "".join(getattr(each, "text", "") for each in part.parts)
-    return ""

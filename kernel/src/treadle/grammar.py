@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from enum import Enum
+from enum import StrEnum
 from typing import Any
 
 import attrs
@@ -40,8 +40,8 @@ from .messages import Call, Message, Part, Result, Status, Text, Usage, canonica
 from .view import Item, View, apply_changes
 
 
-class Phase(Enum):
-    """Where a log stands."""
+class Phase(StrEnum):
+    """Where a log stands. A `StrEnum` hashes as its text does; a plain one by a function, thrice for each event."""
 
     NEW = "NEW"
     IDLE = "IDLE"
@@ -91,6 +91,7 @@ class CallState:
     placeholder: int = 0  # seq of the result this one replaces, if the call is resumed
     called: ToolCall | None = None
     status: Status | None = None
+    answer: Message | None = None  # its result as the model reads it
 
 
 @attrs.frozen
@@ -177,7 +178,7 @@ class State:
 
     def wakes(self, lane: str | None = None) -> bool:
         """Whether a waking message pends, in this lane if one is named."""
-        return any(put.wake and lane in (None, put.lane) for put in self.pending.values())
+        return bool(self.pending) and any(put.wake and lane in (None, put.lane) for put in self.pending.values())
 
     def woken_since(self, seq: int) -> bool:
         """Whether a waking message pends that was put after event `seq`."""
@@ -427,30 +428,31 @@ class State:
         self.answered += 1
         state = self.calls[data.call_id]
         state.status = data.status
+        answer = state.answer = result_message(state.call, data.status, data.parts)
         self._spend(data.usage)
         self._concluded = self._concluded or data.concludes
         self.owed = not self._concluded
         if data.status == "deferred":
             if state.placeholder == 0:
-                self.items.append(Item(self.seq, result_message(state.call, data.status, data.parts)))
+                self.items.append(Item(self.seq, answer))
             self.deferred[data.call_id] = Waiting(state.call, state.placeholder or self.seq)
         elif state.placeholder:
-            self._place_late(state, data)
+            self._place_late(state, data, answer)
         else:
-            self.items.append(Item(self.seq, result_message(state.call, data.status, data.parts)))
+            self.items.append(Item(self.seq, answer))
 
     def _spend(self, usage: Usage | None) -> None:
         if usage is not None:
             self.usage = self.usage + usage
 
-    def _place_late(self, state: CallState, data: ToolResult) -> None:
+    def _place_late(self, state: CallState, data: ToolResult, answer: Message) -> None:
         """A resumed call's result: in its placeholder's place, or where it stands if an answer came in between."""
         at = next((i for i, item in enumerate(self.items) if item.seq == state.placeholder), -1)
         if at < 0 or self._reply_seq > state.placeholder:
             self.items.append(Item(self.seq, late_message(state.call, data.status, data.parts)))
             return
         items = list(self.items)
-        items[at] = Item(self.seq, result_message(state.call, data.status, data.parts))
+        items[at] = Item(self.seq, answer)
         self._rebuilt(items)
 
     def _fold_edit(self, data: ContextEdit) -> None:

@@ -94,6 +94,10 @@ class OpenStack(Protocol):
         """The store of a reference; one object per reference and stack."""
         ...
 
+    async def fire(self, hook: str, **arguments: object) -> Sequence[object]:
+        """Call a hook that a plugin of the stack publishes, and gather the answers."""
+        ...
+
 
 class Specs:
     """Every hook of the kernel. Arguments are passed by name; leave out what you do not use."""

@@ -18,7 +18,7 @@ import pluggy
 from anyio import CancelScope, current_time
 
 from .context import APP, Answer, AskedCall, CallContext, Defer, Deny, Halt, Retry, ToolAnswer, TurnContext, Verdict
-from .errors import CompositionError, PluginError, ProviderError, UnknownReference
+from .errors import CompositionError, PluginError, ProviderError, UnknownReference, UsageError
 from .events import RESERVED_NAMES, Event
 from .hooks import JOINS, Delta, Join, OpenStack, Specs
 from .messages import Json, Message, as_message
@@ -55,10 +55,13 @@ class Host:
         self.faults = 0
         self._plugins = dict(plugins)
         manager, faults = _manage(plugins, specs)
-        plans = {hook: _plan(manager, hook, join, faults) for hook, join in JOINS.items()}
+        plans = {hook: _plan(manager, hook, join, _wanted(Specs, hook), faults) for hook, join in JOINS.items()}
         if faults:
             raise CompositionError(faults)
         self.manager = manager
+        self.required = {name: frozenset(getattr(plugin, "required_events", ())) for name, plugin in plugins}
+        """By plugin, the names of its notes without which a session must not be read."""
+        self._published = _published(manager, specs, faults)
         self.rows: dict[str, Rows] = plans
         self.provide = plans["provide_tools"]
         self.listens = bool(plans["on_delta"])
@@ -190,6 +193,27 @@ class Host:
         if not claims:
             raise UnknownReference(what, ref, self.names, hint=_hint(what, ref))
         return claims[0][1]
+
+    async def fire(self, hook: str, **arguments: object) -> list[Any]:
+        """Call a hook that a plugin published, and gather the answers that are not None. Faults are contained."""
+        if hook not in self._published:
+            known = ", ".join(sorted(self._published)) or "none"
+            raise UsageError(f'No plugin of the stack publishes a hook "{hook}". Published: {known}.')
+        rows, wanted = self._published[hook]
+        if set(arguments) != set(wanted):
+            raise UsageError(f"The hook {hook} takes {', '.join(wanted) or 'nothing'}, not {', '.join(arguments)}.")
+        answers: list[Any] = []
+        for row in rows:
+            try:
+                answer = row.call(*[arguments[name] for name in wanted])
+                if hasattr(answer, "__await__"):
+                    answer = await answer
+            except Exception as error:
+                self.report(hook, row.plugin, error)
+                continue
+            if answer is not None:
+                answers.append(answer)
+        return answers
 
     # --- the turn's hooks ----------------------------------------------------------------------------------
 
@@ -350,13 +374,22 @@ def _limits(context: Any) -> Any:
 
 
 def _wrapped(row: Row, call_next: Callable[[Any], Awaitable[T]], context: Any, hook: str, kind: type[T]) -> Any:
-    async def call(value: Any) -> T:
+    async def inner(value: Any) -> T:
         try:
-            answer = await row.call(call_next, value, context)
+            return await call_next(value)
+        finally:
+            context.author = row.plugin  # an inner wrapper or hook has had the pen meanwhile
+
+    async def call(value: Any) -> T:
+        context.author = row.plugin
+        try:
+            answer = await row.call(inner, value, context)
         except (ProviderError, PluginError):
             raise
         except Exception as error:
             raise PluginError(row.plugin, hook, error) from error
+        finally:
+            context.author = ""
         if not isinstance(answer, kind):
             raise PluginError(row.plugin, hook, f"it returned {_kind(answer)}, not {kind.__name__}")
         return answer
@@ -426,10 +459,6 @@ def _manage(plugins: Sequence[tuple[str, object]], specs: Sequence[type]) -> tup
                 manager.register(_registrable(name, plugin), name)
             except Exception as error:
                 faults.append(f"{_where(name, plugin)}: {error}")
-    try:
-        manager.check_pending()
-    except pluggy.PluginValidationError as error:
-        faults.append(f"{error}")
     return manager, faults
 
 
@@ -461,8 +490,23 @@ def _odd_implementations(name: str, plugin: object, manager: pluggy.PluginManage
             yield f"{at}: this hook is sync; an async implementation would never be awaited"
 
 
-def _plan(manager: pluggy.PluginManager, hook: str, join: Join, faults: list[str]) -> Rows:
-    wanted = tuple(name for name in inspect.signature(getattr(Specs, hook)).parameters if name != "self")
+def _wanted(specs: type, hook: str) -> tuple[str, ...]:
+    """The arguments of a spec."""
+    return tuple(name for name in inspect.signature(getattr(specs, hook)).parameters if name != "self")
+
+
+def _published(manager: pluggy.PluginManager, specs: Sequence[type], faults: list[str]) -> dict[str, tuple[Rows, Any]]:
+    """Rows and arguments of the hooks that plugins publish themselves."""
+    join = Join(joined="gather", fault="contain")
+    return {
+        hook: (_plan(manager, hook, join, wanted := _wanted(each, hook), faults), wanted)
+        for each in specs
+        for hook in vars(each)
+        if hasattr(getattr(each, hook), "treadle_spec")
+    }
+
+
+def _plan(manager: pluggy.PluginManager, hook: str, join: Join, wanted: tuple[str, ...], faults: list[str]) -> Rows:
     rows: list[Row] = []
     if faults:
         return ()

@@ -18,7 +18,7 @@ from anyio.lowlevel import checkpoint_if_cancelled
 from .agent import Agent
 from .calls import Work, truncated
 from .context import Decision, Halt, TurnContext
-from .errors import PluginError, ProviderError, StoreFault, UsageError
+from .errors import InvalidArguments, PluginError, ProviderError, StoreFault, UsageError
 from .events import (
     AssistantMessage,
     Changes,
@@ -52,7 +52,7 @@ from .model import (
     own_calls,
 )
 from .session import Session
-from .tools import Tool
+from .tools import NO_ANSWER, Tool, Wanted, parse_object
 from .view import changes_of, why_invalid
 
 
@@ -119,7 +119,7 @@ class Turn:
         *,
         woken: bool,
         resumes: Mapping[str, Decision | None],
-        output: Tool | None = None,
+        output: Wanted | None = None,
     ) -> None:
         self.live, self.session, self.context = live, session, context
         self.woken, self.resumes, self.output = woken, resumes, output
@@ -139,6 +139,10 @@ class Turn:
         self.ignored = 0
         self.reply: AssistantMessage | None = None
         self.messages: list[Message] = []  # what entered the log in this turn, for its result
+        self.native = False  # whether the provider writes the structured answer in this step
+        self.given: str | None = None  # the structured answer's text, if its tool was called
+        self.repairs = 0  # how often the model was asked for it again
+        self._judged: tuple[str, object, str] | None = None
 
     @property
     def state(self) -> State:
@@ -161,6 +165,16 @@ class Turn:
 
     def end(self, reason: Ending, detail: str = "") -> End:
         return End(reason, detail, self.state.seq)
+
+    def answer(self) -> tuple[object, str]:
+        """The structured answer, and why there is none: from its tool, else from the last reply. Judged once."""
+        if self.output is None:
+            return None, ""
+        text = self.given if self.given is not None else self.reply.message.text if self.reply is not None else ""
+        if self._judged is None or self._judged[0] != text:
+            value, fault = judge(self.output, text)
+            self._judged = text, value, fault
+        return self._judged[1:]
 
 
 # --- the turn ----------------------------------------------------------------------------------------------
@@ -290,6 +304,9 @@ async def stopping(turn: Turn) -> End | None:
     """The stopping checkpoint: objections buy a step each round, while vetoes and steps last."""
     state, limits, context = turn.state, turn.context.limits, turn.context
     objections = await turn.host.on_turn_stopping(context) if turn.host.rows["on_turn_stopping"] else ()
+    await checkpoint_if_cancelled()  # an objection put after a cancel would wake the session that was told to stop
+    if not objections and (repair := ask_again(turn)) is not None:
+        objections = (repair,)
     if objections and context.vetoes < limits.max_vetoes and state.step < limits.max_steps:
         context.vetoes += 1
         await turn.session.append(*[InboxPut(message=each, lane="step", wake=True) for each in objections])
@@ -297,7 +314,38 @@ async def stopping(turn: Turn) -> End | None:
     turn.ignored += len(objections)
     if state.wakes("step"):
         return None
+    if fault := turn.answer()[1]:
+        return turn.end("completed", f"{NO_ANSWER}: {fault}")
     return turn.end("completed", "objections ignored" if turn.ignored else finish_detail(state))
+
+
+def ask_again(turn: Turn) -> Message | None:
+    """An objection to a turn that ends without the structured answer it owes; one a turn."""
+    fault = turn.answer()[1]
+    if turn.output is None or not fault or turn.repairs:
+        return None
+    turn.repairs, turn.tools = 1, {}
+    how = f"Call {turn.output.tool.name} with the answer."
+    if getattr(turn.model, "native_output", False):
+        how = "Give the answer now, as one JSON object and nothing else."
+    return Message(id=new_id(), role="context", parts=(Text(f"{fault} {how}"),), origin="turn:output")
+
+
+def judge(output: Wanted, text: str) -> tuple[object, str]:
+    """A text as the answer that is wanted, and what is wrong with it. A code fence around it is taken off."""
+    text = text.strip()
+    if text.startswith("```") and text.endswith("```"):
+        text = text[3:-3].removeprefix("json")
+    if not text:
+        return None, "There is no answer yet."
+    try:
+        parse_object(text)
+    except InvalidArguments:
+        return None, "The answer is not one JSON object."
+    try:
+        return output.decode(text), ""
+    except InvalidArguments as error:
+        return None, f"{error}"
 
 
 def finish_detail(state: State) -> str:
@@ -324,8 +372,8 @@ async def close(turn: Turn, end: End) -> None:
         await turn.ask.stop()
     if state.phase is Phase.ASKING:
         await session.append(cut_reply(turn, end))
-    if state.phase is Phase.ACTING and turn.work is not None:
-        await turn.work.finish_cancelled()
+    if state.phase is Phase.ACTING:
+        await open_work(turn).finish_cancelled()
     if state.phase is not Phase.OPEN:
         await session.append(StepEnd("failed" if end.reason == "failed" else _outcome(end.reason)))
 
@@ -337,6 +385,13 @@ async def close(turn: Turn, end: End) -> None:
         return (ended,)
 
     await session.append_built(ending, loop=True)
+
+
+def open_work(turn: Turn) -> Work:
+    """The open step's tool work; also where the cancel came as its calls were logged, before the work began."""
+    calls = [turn.state.calls[each] for each in turn.state.order]
+    resumed = any(each.placeholder for each in calls)
+    return turn.work or Work(turn, [each.call for each in calls], turn.resumes if resumed else None)
 
 
 def _outcome(reason: Ending) -> Any:
@@ -363,16 +418,18 @@ async def run_step(turn: Turn, proposal: Proposal) -> None:
     session, agent = turn.session, turn.agent
     assert agent is not None
     await load_tools(turn, agent)
+    await checkpoint_if_cancelled()  # a cancel while hooks were asked: the step must not begin
     claims = tuple(each.id for each in proposal.messages if each.id in turn.state.pending)
     await log_swap(turn)
     gone = [InboxDrop(ids=proposal.rejected, why="rejected")] if proposal.rejected else []
     start = StepStart(agent=agent.name, digest=agent.digest, claims=claims)
     await session.append(*gone, start, *[UserMessage(message) for message in proposal.messages])
     reply = await ask_model(turn)
-    if reply.message.calls and reply.finish == "length":
-        await session.append(*truncated(reply.message.calls))
-    elif reply.message.calls:
-        turn.work = Work(turn, reply.message.calls)
+    calls = reply.message.calls
+    if calls and reply.finish == "length":
+        await session.append(*truncated(calls))
+    elif calls:
+        turn.work = Work(turn, calls)
         await turn.work.run()
         turn.work = None
     await session.append(StepEnd("done"))
@@ -403,14 +460,22 @@ async def log_swap(turn: Turn) -> None:
 
 
 async def load_tools(turn: Turn, agent: Agent) -> None:
-    """The tools of the coming step: the agent's, the turn's output tool, and what plugins provide."""
+    """The tools of the coming step: the agent's, the turn's output tool, and what plugins provide.
+
+    A provider that writes structured answers itself does so where there is no other tool, and when it is asked again:
+    then it gets no tools at all, since not all can do both.
+    """
     if turn.tools and not turn.host.provide:
         return
-    own = agent.tools if turn.output is None else (*agent.tools, turn.output)
+    own = agent.tools if turn.output is None else (*agent.tools, turn.output.tool)
     if turn.host.provide:
         turn.tools = await turn.host.tools(own, turn.context)
     else:
         turn.tools = {tool.name: tool for tool in own}
+    if turn.output is not None:
+        alone = turn.repairs > 0 or len(turn.tools) == 1
+        turn.native = alone and getattr(turn.model, "native_output", False) is True
+        turn.tools = {} if turn.native else turn.tools
     turn.schemas = tuple(tool.schema for tool in turn.tools.values())
 
 
@@ -422,6 +487,7 @@ async def ask_model(turn: Turn) -> AssistantMessage:
         if limit := spent_tokens(turn):
             raise TurnOver(turn.end("limit", limit))
         request, changes = await build_request(turn)
+        await checkpoint_if_cancelled()
         await session.append(request_event(turn, request, changes))
         await session.sync()
         try:
@@ -484,7 +550,11 @@ async def build_request(turn: Turn) -> tuple[Request, Changes | None]:
     if host.rows["transform_context"]:
         view = await host.transform_context(base, context, changed)
     request = Request(
-        instructions=await instructions(turn, agent), messages=view, tools=turn.schemas, params=agent.params
+        instructions=await instructions(turn, agent),
+        messages=view,
+        tools=turn.schemas,
+        params=agent.params,
+        output=turn.output.schema if turn.native and turn.output is not None else None,
     )
     if host.rows["shape_request"]:
         request = await host.shape_request(request, context, changed)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from threading import Lock
 from typing import Any, Literal, TypeAlias, Union
 
@@ -222,17 +222,22 @@ def estimate_tokens(parts: Iterable[Part]) -> int:
 # --- one text per message, the same in every process -------------------------------------------------------
 
 
-def plain(value: Part | Payload | None) -> Json:
+_FIELDS: Mapping[type, tuple[str, ...]] = {
+    cls: tuple(field.name for field in attrs.fields(cls))
+    for cls in (Text, Image, Document, Reasoning, Call, Result, Opaque, Payload)
+}
+_encode = json.JSONEncoder(separators=(",", ":")).encode  # json.dumps would make one for each message
+
+
+def plain(value: Part | Payload) -> Json:
     """A part as a list of plain data, for digests: the class's name, then its fields in order."""
-    if value is None:
-        return None
     out: list[Json] = [type(value).__name__]
-    for field in attrs.fields(type(value)):
-        item = getattr(value, field.name)
-        if isinstance(item, tuple):
-            out.append([plain(part) for part in item])
-        elif item is None or isinstance(item, str):
+    for name in _FIELDS[type(value)]:
+        item = getattr(value, name)
+        if item is None or isinstance(item, str):
             out.append(item)
+        elif isinstance(item, tuple):
+            out.append([plain(part) for part in item])
         else:
             out.append(plain(item))
     return out
@@ -240,6 +245,4 @@ def plain(value: Part | Payload | None) -> Json:
 
 def canonical(message: Message) -> bytes:
     """The bytes that stand for a message in digests. Equal messages give equal bytes, in every process."""
-    return json.dumps(
-        [message.role, message.id, [plain(part) for part in message.parts]], separators=(",", ":")
-    ).encode()
+    return _encode([message.role, message.id, [plain(part) for part in message.parts]]).encode()

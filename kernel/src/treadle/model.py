@@ -130,6 +130,9 @@ class Model(Protocol):
     context or None if unknown. `stream` opens one call: a context manager over an iterator of pieces, the last of
     which is `Finish`. Leaving it early closes the connection at once. A provider that does not stream yields whole
     parts. Failures are `ProviderError`; anything else counts as the provider's bug and is reported as kind `server`.
+
+    A model may have a `native_output` of True: it holds its answer to `Request.output`, which then comes without tools.
+    Others never get an `output`; they are given a tool to answer with.
     """
 
     @property
@@ -240,7 +243,13 @@ def own_calls(parts: Sequence[Part]) -> tuple[Part, ...]:
             first = seen.get(part.provider_id) if part.provider_id else None
             if first is not None and (first.name, first.arguments) == (part.name, part.arguments):
                 continue
-            part = attrs.evolve(part, id=new_id(), provider_id="" if first else part.provider_id)
+            part = Call(
+                id=new_id(),
+                name=part.name,
+                arguments=part.arguments,
+                provider_id="" if first else part.provider_id,
+                payload=part.payload,
+            )
             if part.provider_id:
                 seen[part.provider_id] = part
         out.append(part)

@@ -8,8 +8,11 @@ A plugin is a class. It takes one settings value, its attrs class `Settings` (op
         def after_tool(self, result):
             return attrs.evolve(result, parts=(Text(text_of(result.parts).upper()),))
 
-An entry point of the group `treadle` names it: `shout = "treadle_shout:Shout"`. `requires` (a tuple of plugin names)
-says what else the stack must hold; `ambient = True` that it acts by itself and joins only stacks that name it.
+A class may say more of itself: `requires` (names of plugins it needs), `ambient = True` (it acts by itself, and joins
+only stacks that name it), `required_events` (names of its notes without which a session must not be read), `hookspecs`
+(a class of `@hookspec` methods that others may implement, marked `optionalhook=True`; `stack.fire` calls them).
+
+An entry point of the group `treadle` names it: `shout = "treadle_shout:Shout"`.
 """
 
 from .adapter import AdaptedStore, History
@@ -67,6 +70,7 @@ from .events import (
     TurnStart,
     UserMessage,
 )
+from .excerpts import whole_result
 from .hooks import Delta, OpenStack, hookimpl, hookspec
 from .messages import (
     Call,
@@ -227,5 +231,6 @@ __all__ = [
     "new_id",
     "said_in",
     "search_sessions",
+    "whole_result",
     "words_in",
 ]

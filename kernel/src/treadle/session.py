@@ -14,7 +14,7 @@ from typing import TypeAlias
 import attrs
 from anyio import CancelScope, Lock, fail_after
 
-from .errors import StoreFault, TreadleError
+from .errors import StoreFault, TreadleError, UnreadableLog
 from .events import KERNEL, ContextEdit, Data, Event, OpenReason, PluginData, SessionOpen
 from .grammar import Phase, State, closers, fold
 from .store import Log
@@ -59,7 +59,7 @@ class Session:
         self.failed: Callable[[TreadleError], None] = lambda fault: None
         self.refused: Callable[[Note, str], None] = lambda note, reason: None
         self._opening: SessionOpen | None = opening
-        self._store_seconds, self._suspends = store_seconds, suspends
+        self.suspends, self._store_seconds = suspends, store_seconds
         self._lock = Lock(fast_acquire=True)
         self._told: deque[Event] = deque()
         self._telling = False
@@ -76,7 +76,7 @@ class Session:
         `build` runs in the same synchronous section as the commit (for a store that suspends: under the lock), so what
         it decides on cannot change meanwhile. The caller's cancel does not split the section.
         """
-        if self._suspends:
+        if self.suspends:
             with CancelScope(shield=True):
                 async with self._lock:
                     events = await self._write(build, loop)
@@ -97,13 +97,15 @@ class Session:
             events = self._folded(data, now, loop)
             if not events:
                 pass
-            elif self._suspends:
+            elif self.suspends:
                 with fail_after(self._store_seconds):
                     await self.log.append(events, expected)
             else:
                 await self.log.append(events, expected)
         except BaseException as error:
             self._fail(error)
+            if not isinstance(error, Exception):
+                raise  # an interrupt or the event loop's end is not the store's fault, though nothing more is written
             raise self.fault or error from error
         if not events:
             return ()
@@ -164,14 +166,22 @@ class Session:
         if self.fault is not None:
             raise self.fault
         try:
-            if self._suspends:
+            if self.suspends:
                 with CancelScope(shield=True), fail_after(self._store_seconds):
                     await self.log.sync()
             else:
                 await self.log.sync()
         except BaseException as error:
             self._fail(error)
+            if not isinstance(error, Exception):
+                raise
             raise self.fault or error from error
+
+    async def at_rest(self) -> None:
+        """Return when each append that began before this call is done, or has failed."""
+        if self.suspends:
+            async with self._lock:
+                pass
 
     def _fail(self, error: BaseException) -> None:
         if self.fault is None:
@@ -180,11 +190,16 @@ class Session:
             self.failed(self.fault)
 
     async def _tell(self) -> None:
-        """Tell observers, in order. One task does it at a time; what they append meanwhile is told behind it."""
+        """Tell observers, in order. One task does it at a time; what they append meanwhile is told behind it.
+
+        Shielded: a cancel of whoever appended must neither keep an event from the observers behind the one that waits,
+        nor make a committed append look like one that failed. `hook_seconds` bounds each.
+        """
         self._telling = True
         try:
-            while self._told and self.notify is not None:
-                await self.notify(self._told.popleft())
+            with CancelScope(shield=True):
+                while self._told and self.notify is not None:
+                    await self.notify(self._told.popleft())
         finally:
             self._telling = False
 
@@ -204,7 +219,13 @@ async def open_session(
     What repair adds is one append, with the last event's time. Raises `UnreadableLog` or `UnlawfulEvent` for a log
     that cannot be trusted, and leaves it as it is.
     """
-    state = fold(await log.read(), session)
+    events = await log.read()
+    names = {name for name, _ in plugins}
+    for event in events:
+        if event.required and event.owner != KERNEL and event.owner not in names:
+            why = f'event {event.seq} ({event.type}) is one that the plugin "{event.owner}" declares required'
+            raise UnreadableLog(f'session "{session}"', why, f'Add the plugin "{event.owner}" to the stack.')
+    state = fold(events, session)
     fork = log.forked_from
     if fork is not None and state.seq == fork[1]:
         opening = SessionOpen(reason="fork", kernel=kernel, plugins=plugins, parent=fork[0], parent_seq=fork[1])

@@ -6,7 +6,7 @@ A plugin's `Settings` is an attrs class of plain fields. Unknown keys fail; valu
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
@@ -24,11 +24,19 @@ class Source:
     values: Mapping[str, Json]
 
 
-def environment_source(plugin: str, settings: type | None, environ: Mapping[str, str]) -> Source:
-    """What `TREADLE_<PLUGIN>_<FIELD>` says, as text. Variables of fields that do not exist are an error."""
-    prefix = f"TREADLE_{plugin.upper().replace('-', '_')}_"
-    found = {key[len(prefix) :].lower(): value for key, value in environ.items() if key.startswith(prefix)}
+def environment_source(plugin: str, environ: Mapping[str, str], plugins: Iterable[str] = ()) -> Source:
+    """What `TREADLE_<PLUGIN>_<FIELD>` says, as text. A variable belongs to the longest plugin name that fits it."""
+    longer = [_prefix(other) for other in plugins if _prefix(other).startswith(_prefix(plugin)) and other != plugin]
+    found = {
+        key[len(_prefix(plugin)) :].lower(): value
+        for key, value in environ.items()
+        if key.startswith(_prefix(plugin)) and not any(key.startswith(other) for other in longer)
+    }
     return Source("environment", found)
+
+
+def _prefix(plugin: str) -> str:
+    return f"TREADLE_{plugin.upper().replace('-', '_')}_"
 
 
 def build_settings(plugin: str, settings: type | None, sources: list[Source]) -> Any:

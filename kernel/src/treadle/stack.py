@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import AsyncIterator, Mapping, Sequence
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -21,7 +22,7 @@ from anyio import CancelScope
 from anyio.abc import TaskGroup
 
 from .agent import Agent, Limits
-from .driver import Driver, Receipt, Result, Watch
+from .driver import Driver
 from .errors import CompositionError, UsageError
 from .events import Event, TurnEnd
 from .grammar import fold
@@ -29,8 +30,10 @@ from .hooks import Delta
 from .host import Host
 from .messages import Content, Json, new_id
 from .model import Model
+from .results import Receipt, Result
 from .session import open_session
 from .store import ALL, MemoryStore, Posted, SessionFilter, SessionInfo, Store
+from .watch import Watch
 
 if TYPE_CHECKING:
     from anyio.from_thread import BlockingPortal
@@ -42,17 +45,32 @@ class Stack:
     """Plugins composed in order, and the way in.
 
     `plugins` mixes instances and names of installed plugins; the list's order is the hooks' order. `store` is where a
-    bare session name lives. Immutable once made; it may be opened again after it was closed.
+    bare session name lives. `clock` stamps events: seconds since 1970. Immutable once made; it may be opened again
+    after it was closed.
 
     Raises `CompositionError` with every fault at once.
     """
 
-    def __init__(self, plugins: Sequence[object] = (), *, store: str | Store = "memory:") -> None:
+    def __init__(
+        self,
+        plugins: Sequence[object] = (),
+        *,
+        store: str | Store = "memory:",
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         named, versions = _composed(plugins)
-        self._init(named, versions, store)
+        self._init(named, versions, store, clock)
 
-    def _init(self, named: list[tuple[str, object]], versions: dict[str, str], store: str | Store) -> None:
-        self.host = Host(named)
+    def _init(
+        self,
+        named: list[tuple[str, object]],
+        versions: dict[str, str],
+        store: str | Store,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        specs = [getattr(plugin, "hookspecs", None) for _, plugin in named]
+        self.host = Host(named, [each for each in specs if each is not None])
+        self.clock = clock
         self.manifest = tuple((name, versions.get(name, "")) for name, _ in named)
         self.broken: tuple[str, ...] = ()
         """What discovery could not load, each as a sentence; empty for a stack written in code."""
@@ -219,6 +237,10 @@ class Stack:
             store = self._stores[ref] = MemoryStore(ref) if ref.startswith("memory:") else self.host.open_store(ref)
         return store
 
+    async def fire(self, hook: str, **arguments: object) -> Sequence[Any]:
+        """Call a hook that a plugin of this stack publishes, and gather the answers that are not None."""
+        return await self.host.fire(hook, **arguments)
+
     def _store(self, ref: str | Store | None) -> Store:
         chosen = self.store if ref is None else ref
         return self.open_store(chosen) if isinstance(chosen, str) else chosen
@@ -247,8 +269,14 @@ class Stack:
             async with self, self.open(agent, session, **settings) as driver:
                 yield driver
             return
+        async with self.open_at(*self._located(session), agent, **settings) as driver:
+            yield driver
+
+    @asynccontextmanager
+    async def open_at(self, store: Store, session_id: str, agent: Agent, **settings: Any) -> AsyncIterator[Driver]:
+        """As `open`, of a session in a store that is at hand, on a stack that is open."""
         async with _Group() as group:
-            driver = await self._driver(agent, session, group, settings)
+            driver = await self._driver(agent, store, session_id, group, settings)
             try:
                 yield driver
             finally:
@@ -265,7 +293,7 @@ class Stack:
         key = (store.ref, session_id)
         driver = self._attached.get(key)
         if driver is None or driver.status == "closed":
-            driver = await self._driver(agent, session, self._group, settings)
+            driver = await self._driver(agent, store, session_id, self._group, settings)
             self._attached[key] = driver
             driver.on_closed = lambda closed: self._detach(key, closed)
             driver.on_idle = self._close_idle
@@ -279,18 +307,20 @@ class Stack:
         if self._group is not None and self.is_open and not driver.watching:
             self._group.start_soon(driver.close_if_idle)
 
-    async def _driver(self, agent: Agent, session: str | None, group: TaskGroup, settings: Mapping[str, Any]) -> Driver:
+    async def _driver(
+        self, agent: Agent, store: Store, session_id: str, group: TaskGroup, settings: Mapping[str, Any]
+    ) -> Driver:
         settings = dict(settings)
         if isinstance(agent.model, str):
             self.open_model(agent.model)
         output = settings.pop("output", None)
         if output is not None:
-            from .functions import decode_output, output_tool
+            from .functions import wanted_output
 
-            settings["output"] = output_tool(output)
-            settings["decode_output"] = partial(decode_output, output)
+            wanted = settings["output"] = wanted_output(output)
+            if any(tool.name == wanted.tool.name for tool in agent.tools):
+                raise UsageError(f'With output= the name "{wanted.tool.name}" is taken. Rename that tool of the agent.')
         limits: Limits = settings.get("limits") or agent.limits
-        store, session_id = self._located(session)
         log = await store.open(session_id, write=True)
         try:
             live = await open_session(
@@ -300,8 +330,9 @@ class Stack:
                 plugins=self.manifest,
                 store_seconds=limits.store_seconds,
                 suspends=store.capabilities.suspends,
+                clock=self.clock,
             )
-            driver = Driver(self, agent, live, group, kernel=VERSION, **settings)
+            driver = Driver(self, agent, live, group, store=store, kernel=VERSION, **settings)
         except BaseException:
             with CancelScope(shield=True):
                 await log.close()
@@ -491,6 +522,7 @@ class Sessions:
                     plugins=self._stack.manifest,
                     store_seconds=30.0,
                     suspends=store.capabilities.suspends,
+                    clock=self._stack.clock,
                 )
             finally:
                 await log.close()
@@ -524,7 +556,10 @@ def _fork_places(events: Sequence[Event]) -> set[int]:
 
 
 class _Group:
-    """A task group whose body's own exception comes out as it is, not in a group; leaving it cancels its tasks."""
+    """A task group whose body's own exception comes out as it is, not in a group; leaving it cancels its tasks.
+
+    A `KeyboardInterrupt` comes out as itself too, whichever task the event loop raised it in.
+    """
 
     def __init__(self) -> None:
         self._group = anyio.create_task_group()
@@ -536,10 +571,13 @@ class _Group:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
         self._group.cancel_scope.cancel()
-        if isinstance(error, Exception):
-            await self._group.__aexit__(None, None, None)
-            return False
-        await self._group.__aexit__(kind, error, trace)
+        own = isinstance(error, (Exception, KeyboardInterrupt))
+        try:
+            await self._group.__aexit__(*((None, None, None) if own else (kind, error, trace)))
+        except BaseExceptionGroup as group:
+            if group.subgroup(KeyboardInterrupt) is None:
+                raise
+            raise KeyboardInterrupt from group
         return False
 
 

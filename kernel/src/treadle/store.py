@@ -191,6 +191,25 @@ class Store(Protocol):
     async def close(self) -> None: ...
 
 
+class _News:
+    """Wakes all who wait, and costs one truth test where nobody does."""
+
+    __slots__ = ("_event",)
+
+    def __init__(self) -> None:
+        self._event: anyio.Event | None = None
+
+    def tell(self) -> None:
+        if self._event is not None:
+            self._event.set()
+            self._event = None
+
+    async def wait(self) -> None:
+        if self._event is None:
+            self._event = anyio.Event()
+        await self._event.wait()
+
+
 @attrs.define
 class _Kept:
     """One session in memory."""
@@ -200,7 +219,8 @@ class _Kept:
     events: list[Event] = attrs.field(factory=list)
     writer: _MemoryLog | None = None
     posts: dict[str, Post] = attrs.field(factory=dict)
-    news: anyio.Event | None = None
+    news: _News = attrs.field(factory=_News)  # of events
+    posted: _News = attrs.field(factory=_News)  # apart, so that an append wakes nobody who waits for posts
     parent: _Kept | None = None
     parent_seq: int = 0
     archived: bool = False
@@ -216,16 +236,6 @@ class _Kept:
     @property
     def head_seq(self) -> int:
         return self.parent_seq + len(self.events)
-
-    def tell(self) -> None:
-        if self.news is not None:
-            self.news.set()
-            self.news = None
-
-    async def wait(self) -> None:
-        if self.news is None:
-            self.news = anyio.Event()
-        await self.news.wait()
 
 
 class _MemoryLog:
@@ -256,8 +266,7 @@ class _MemoryLog:
         if kept.parent_seq + len(kept.events) != expected_seq:
             raise Conflict(kept.id, expected_seq, kept.head_seq)
         kept.events.extend(events)
-        if kept.news is not None:
-            kept.tell()
+        kept.news.tell()
 
     async def sync(self) -> None:
         return None
@@ -269,7 +278,7 @@ class _MemoryLog:
                 yield event
                 after_seq = event.seq
             if not events:
-                await self._kept.wait()
+                await self._kept.news.wait()
 
     async def posted(self) -> AsyncIterator[Post]:
         seen: set[str] = set()
@@ -280,7 +289,7 @@ class _MemoryLog:
                 seen.add(post.id)
                 yield post
             if not fresh:
-                await self._kept.wait()
+                await self._kept.posted.wait()
 
     async def forget(self, post_ids: Sequence[str]) -> None:
         for post_id in post_ids:
@@ -293,7 +302,8 @@ class _MemoryLog:
             kept.writer = None
             if not kept.head_seq and not kept.posts:  # looking adds nothing
                 self._sessions.pop(kept.id, None)
-        kept.tell()
+        kept.news.tell()
+        kept.posted.tell()
 
 
 class MemoryStore:
@@ -370,7 +380,7 @@ class MemoryStore:
         kept = self._sessions.setdefault(session_id, _Kept(session_id, time.time()))
         post_id = what.message.id if isinstance(what, PostMessage) else new_id()
         kept.posts[post_id] = Post(post_id, what)
-        kept.tell()
+        kept.posted.tell()
         return post_id
 
     async def close(self) -> None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
+from functools import cached_property
+from inspect import iscoroutinefunction
 from math import isfinite
 from typing import Literal
 
@@ -15,7 +17,7 @@ import attrs
 
 from .errors import InvalidArguments, UsageError
 from .messages import Json
-from .model import ToolSchema
+from .model import OutputSchema, ToolSchema
 
 Replay = Literal["pure", "idempotent", "reconcile", "at_most_once"]
 """What may happen to a call whose outcome is unknown. `pure` and `idempotent` may run again with the same key;
@@ -58,6 +60,11 @@ class Tool:
         """What the model is told."""
         return ToolSchema(name=self.name, description=self.description, parameters=self.parameters)
 
+    @cached_property
+    def is_async(self) -> bool:
+        """Whether `call` is a coroutine function; any other runs in a worker thread."""
+        return iscoroutinefunction(self.call) or iscoroutinefunction(type(self.call).__call__)
+
     @property
     def replay_safe(self) -> bool:
         """Whether an interrupted call may run again."""
@@ -69,6 +76,23 @@ class Tool:
         if self.decode is not None:
             return self.decode(given)
         return check_object(given, self.parameters)
+
+
+NO_ANSWER = "no structured answer"
+"""How the detail of a completed turn begins that owed one; what was wrong follows."""
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Wanted:
+    """A structured answer that a turn owes.
+
+    `tool` is how a model gives it, and concludes the turn; `schema` is for providers that write it themselves.
+    `decode` makes the value of the answer's JSON text, or raises `InvalidArguments` in words for the model.
+    """
+
+    tool: Tool
+    schema: OutputSchema
+    decode: Callable[[str], object]
 
 
 def parse_object(raw: str) -> dict[str, Json]:
@@ -89,7 +113,7 @@ def parse_object(raw: str) -> dict[str, Json]:
 
 def _json(text: str) -> Json:
     try:
-        return json.loads(text, parse_constant=_no_constant, parse_float=_finite)
+        return _decoder.decode(text)
     except (ValueError, RecursionError):
         raise InvalidArguments("The arguments are not valid JSON. Send one complete JSON object.") from None
 
@@ -102,6 +126,8 @@ def _finite(text: str) -> float:
 def _no_constant(name: str) -> float:
     raise InvalidArguments(f"The arguments hold {name}, which is not a JSON number. Send a finite number.")
 
+
+_decoder = json.JSONDecoder(parse_constant=_no_constant, parse_float=_finite)  # json.loads would make one a call
 
 _TYPES: Mapping[str, tuple[type, ...]] = {
     "string": (str,),
@@ -127,14 +153,15 @@ def check_object(given: Mapping[str, Json], schema: Json) -> Mapping[str, object
                 allowed = ", ".join(properties) or "none"
                 raise InvalidArguments(f"Unknown argument {name[:80]}. Allowed: {allowed}.")
             continue
-        wanted = rule.get("type") if isinstance(rule, Mapping) else None
+        wanted = rule.get("type") if isinstance(rule, dict) else None
         names = [wanted] if isinstance(wanted, str) else wanted
-        if names and not any(_is(value, kind) for kind in names):
-            raise InvalidArguments(f"{name} must be of type {' or '.join(names)}, not {_kind(value)}.")
+        if names and not any(is_of(value, kind) for kind in names):
+            raise InvalidArguments(f"{name} must be of type {' or '.join(names)}, not {kind_of(value)}.")
     return given
 
 
-def _is(value: Json, kind: str) -> bool:
+def is_of(value: Json, kind: str) -> bool:
+    """Whether a value is of a type as JSON Schema names it."""
     # JSON Schema counts 1.0 as an integer and never counts a boolean as a number (2020-12, section 6.1.1).
     if isinstance(value, bool):
         return kind == "boolean"
@@ -143,6 +170,7 @@ def _is(value: Json, kind: str) -> bool:
     return isinstance(value, _TYPES.get(kind, (object,)))
 
 
-def _kind(value: Json) -> str:
+def kind_of(value: Json) -> str:
+    """The type of a value as JSON Schema names it."""
     kinds = ("null", "boolean", "integer", "number", "string", "array")
-    return next((kind for kind in kinds if _is(value, kind)), "object")
+    return next((kind for kind in kinds if is_of(value, kind)), "object")

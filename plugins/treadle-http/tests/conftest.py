@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
@@ -16,6 +17,8 @@ from anyio.abc import SocketStream
 from treadle.plugin import Assembly, Message, Model, Reply, Request, as_message
 from treadle_http import Http, HttpSettings, Profile
 from treadle_http.profiles import PROFILES
+
+sys.path.append(str(Path(__file__).parent))  # for the tables, which several tests read
 
 
 @pytest.fixture(params=["asyncio", "trio"])
@@ -31,13 +34,10 @@ def _quiet_environment(monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.delenv(name)
 
 
-def shared_folder() -> Path:
-    given = os.environ.get("TREADLE_SHARED")
-    return Path(given) if given else Path(__file__).resolve().parents[3].parent / "shared"
-
-
 @pytest.fixture(scope="session")
 def recordings() -> Path:
+    from wire_tables import shared_folder
+
     folder = shared_folder() / "recordings"
     if not folder.is_dir():
         pytest.skip("the recordings are not here; TREADLE_SHARED names the folder that holds them")
@@ -50,7 +50,7 @@ def _replay(recordings: Path) -> Iterator[Any]:
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    with module.ReplayServer([recordings / "openai-chat"]) as server:
+    with module.ReplayServer([recordings]) as server:
         yield server
 
 
@@ -168,12 +168,16 @@ def serve() -> Serve:
 
 
 @pytest.fixture(scope="session")
-def recorded(recordings: Path) -> list[bytes]:
-    """The bodies of all recorded Chat Completions answers."""
+def recorded(recordings: Path) -> dict[str, list[bytes]]:
+    """The bodies of all recorded answers, by wire."""
     import json
 
-    return [
-        exchange["response"]["body_text"].encode()
-        for path in sorted((recordings / "openai-chat").glob("*.json"))
-        for exchange in json.loads(path.read_text(encoding="utf-8"))["exchanges"]
-    ]
+    return {
+        folder.name: [
+            exchange["response"]["body_text"].encode()
+            for path in sorted(folder.glob("*.json"))
+            for exchange in json.loads(path.read_text(encoding="utf-8"))["exchanges"]
+        ]
+        for folder in recordings.iterdir()
+        if folder.is_dir()
+    }

@@ -25,7 +25,8 @@ from treadle.plugin import (
 )
 from treadle_http.client import _encoded
 from treadle_http.profiles import PROFILES, Profile
-from treadle_http.wires.chat import Chat, replayable
+from treadle_http.wires.calls import replayable
+from treadle_http.wires.chat import Chat
 
 ANY = Profile(name="any")
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import json
 import os
 import subprocess
@@ -44,6 +45,11 @@ def test_known_providers_are_opened(ref: str) -> None:
 @pytest.mark.parametrize("ref", ["unknown:x", "openai", "", "local:smollm2", "sqlite:///a.db"])
 def test_other_references_are_left_to_others(ref: str) -> None:
     assert Http().open_model(ref) is None
+
+
+@pytest.mark.parametrize(("ref", "native"), [("openai:gpt-5", True), ("deepseek:deepseek-chat", False)])
+def test_a_model_writes_structured_answers_itself_where_its_server_takes_a_schema(ref: str, native: bool) -> None:
+    assert getattr(Http().open_model(ref), "native_output", None) is native
 
 
 def test_a_reference_without_a_model_is_an_error_that_says_how() -> None:
@@ -343,6 +349,23 @@ async def test_leaving_early_closes_the_connection_at_once(serve: Any, at: Any) 
             await noticed.wait()
 
 
+async def test_leaving_an_answer_of_which_thousands_of_chunks_have_arrived_leaves_nothing_behind(
+    serve: Any, at: Any
+) -> None:
+    async def handle(peer: Any) -> None:
+        await peer.request()
+        await peer.start()
+        # Less than the 64 KiB that one read of the socket takes.
+        await peer.stream.send(b"%x\r\n%s\r\n" % (len(ONE), ONE) + b"1\r\n:\r\n" * 9000)
+        await peer.gone()
+
+    async with serve(handle) as url:
+        async with at(url).stream(Request(messages=(as_message("x"),))) as pieces:
+            await anext(pieces)
+        del pieces
+        gc.collect()  # what was left half read would be reported here, and warnings are errors
+
+
 # --- clients ---------------------------------------------------------------------------------------------------------
 
 
@@ -420,3 +443,78 @@ def test_importing_the_plugin_imports_no_http_library() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": path}
     )
     assert run.stdout.strip() == "[]"
+
+
+# --- other wires -----------------------------------------------------------------------------------------------------
+
+ANSWERS = {
+    "anthropic": b'{"type":"message","content":[{"type":"text","text":"one"}],"stop_reason":"end_turn"}',
+    "openai-responses": b'{"status":"completed","output":[{"type":"message","content":[{"type":"output_text",'
+    b'"text":"one"}]}]}',
+    "gemini": b'{"candidates":[{"content":{"parts":[{"text":"one"}]},"finishReason":"STOP"}]}',
+}
+
+
+@pytest.mark.parametrize(
+    ("provider", "key", "base", "target", "header"),
+    [
+        ("anthropic", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", b"/v1/messages", b"x-api-key: "),
+        ("openai-responses", "OPENAI_API_KEY", "OPENAI_BASE_URL", b"/v1/responses", b"authorization: Bearer "),
+        (
+            "gemini",
+            "GEMINI_API_KEY",
+            "GOOGLE_GEMINI_BASE_URL",
+            b"/v1beta/models/m:streamGenerateContent?alt=sse",
+            b"x-goog-api-key: ",
+        ),
+        (
+            "gemini",
+            "GOOGLE_API_KEY",
+            "GEMINI_BASE_URL",
+            b"/v1beta/models/m:streamGenerateContent?alt=sse",
+            b"x-goog-api-key: ",
+        ),
+    ],
+)
+async def test_each_provider_has_its_path_its_variables_and_its_header(
+    provider: str,
+    key: str,
+    base: str,
+    target: bytes,
+    header: bytes,
+    serve: Any,
+    ask: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    heads: list[bytes] = []
+
+    async def handle(peer: Any) -> None:
+        await peer.request()
+        heads.append(peer.head)
+        await peer.start(kind="application/json")
+        await peer.send(ANSWERS[provider])
+        await peer.finish()
+
+    monkeypatch.setenv(key, SECRET)
+    async with serve(handle) as url:
+        bare = url.removesuffix("/v1")
+        # The version may stand in the variable too, but for the one that differs.
+        for address in (bare, url) if provider == "anthropic" else (url,) if provider != "gemini" else (bare,):
+            monkeypatch.setenv(base, address)
+            assert (await ask(provider_model(Http(), f"{provider}:m"))).text == "one"
+    assert all(head.startswith(b"POST " + target + b" HTTP/1.1\r\n") for head in heads)
+    assert all(header + SECRET.encode() in head for head in heads)
+    assert all((b"anthropic-version: 2023-06-01" in head) == (provider == "anthropic") for head in heads)
+
+
+@pytest.mark.parametrize(
+    ("ref", "family"),
+    [
+        ("anthropic:claude", "anthropic"),
+        ("openai-responses:gpt-5", "openai-responses"),
+        ("gemini:gemini-3-pro", "gemini"),
+        ("llamacpp-messages:m", "llamacpp-messages"),
+    ],
+)
+def test_each_wire_has_a_family_of_its_own(ref: str, family: str) -> None:
+    assert provider_model(Http(), ref).family == family

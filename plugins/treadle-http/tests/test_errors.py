@@ -18,6 +18,20 @@ def kind(status: int, body: Any, headers: dict[str, str] | None = None) -> str:
 @pytest.mark.parametrize(
     ("status", "body", "expected"),
     [
+        (429, {"error": {"message": "exceeded your current quota", "details": [{"retryDelay": "48s"}]}}, "rate_limit"),
+        (
+            429,
+            {
+                "error": {
+                    "message": "exceeded your current quota",
+                    "details": [
+                        {"violations": [{"quotaId": "GenerateRequestsPerDayPerProject"}]},
+                        {"retryDelay": "48s"},
+                    ],
+                }
+            },
+            "quota",
+        ),
         (401, {"error": {"message": "no"}}, "auth"),
         (403, {"detail": "Forbidden"}, "auth"),
         (400, {"code": "Client specified an invalid argument", "error": "Incorrect API key provided: x"}, "auth"),
@@ -128,6 +142,12 @@ def test_a_redirect_names_where_the_server_sends_the_call() -> None:
         ({"error": "odd"}, "server", None),
         ({"error": {"message": "x", "type": "invalid_request_error"}}, "bad_request", None),
         ({"error": {"message": "x", "code": "insufficient_quota"}}, "quota", None),
+        ({"error": {"message": "x", "type": "not_found_error"}}, "not_found", None),
+        ({"error": {"message": "x", "type": "request_too_large"}}, "context_overflow", None),
+        ({"error": {"message": "x", "type": "permission_error"}}, "auth", None),
+        ({"error": {"message": "x", "code": "invalid_prompt"}}, "bad_request", None),
+        ({"error": {"message": "x", "code": "rate_limit_exceeded"}}, "rate_limit", None),
+        ({"error": {"message": "x", "type": "billing_error"}}, "quota", None),
     ],
 )
 def test_an_error_inside_an_answer_has_a_kind_without_a_status(value: Any, expected: str, status: int | None) -> None:

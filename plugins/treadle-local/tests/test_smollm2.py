@@ -104,6 +104,12 @@ async def test_a_greeting_calls_nothing_though_a_tool_is_there(ask: Ask) -> None
     assert answer.text
 
 
+@pytest.mark.parametrize("question", ["hi there", "Tell me about the sea.", "What is a treadle?"])
+async def test_a_plain_answer_ends_by_itself_instead_of_repeating_to_its_limit(ask: Ask, question: str) -> None:
+    answer = await ask(Request(messages=(as_message(question),)))
+    assert answer.finish is not None and answer.finish.finish == "end"
+
+
 async def test_without_tools_the_answer_is_plain(ask: Ask) -> None:
     answer = await ask(Request(messages=(as_message("What is the capital of France?"),)))
     assert "Paris" in answer.text

@@ -11,9 +11,9 @@ from anyio import CancelScope
 
 from treadle import Driver
 
-from .app import BUDGET, FAILED, OK, WAITING
 from .approvals import by_asking
 from .composition import Acting, Composed, make_agent
+from .exits import BUDGET, FAILED, OK, WAITING
 from .interrupts import Interrupts, listening
 from .lines import Lines, read_lines
 from .screen import Screen

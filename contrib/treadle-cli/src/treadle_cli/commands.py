@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from .app import Commands, with_traceback
+from .group import Commands, with_traceback
 
 if TYPE_CHECKING:
     from .composition import Acting, Composing
@@ -110,28 +110,49 @@ def treadle() -> None:
 @click.argument("prompt", required=False)
 @acting_options
 @json_options
+@click.option("--schema", metavar="SCHEMA", help="Answer in JSON: fields such as 'name, age int', a schema, a file.")
+@click.option("--schema-multi", metavar="SCHEMA", help="As --schema, for several of them.")
 @click.option("--approve", "allow", metavar="CALL", multiple=True, help="Allow a call that waits: id, tool or all.")
 @click.option("--deny", metavar="CALL", multiple=True, help="Deny a call that waits: id, tool or all.")
 @composing_options
 def run(
-    prompt: str | None, allow: tuple[str, ...], deny: tuple[str, ...], as_json: bool, as_jsonl: bool, **given: Any
+    prompt: str | None,
+    allow: tuple[str, ...],
+    deny: tuple[str, ...],
+    as_json: bool,
+    as_jsonl: bool,
+    schema: str | None,
+    schema_multi: str | None,
+    **given: Any,
 ) -> None:
     """Say PROMPT to an agent and print its answer. Piped input is read as the prompt, or added below it.
 
-    The answer goes to stdout, steps and tool calls to stderr. Without a prompt, --approve and --deny decide about
-    the calls that wait in the --session.
+    The answer goes to stdout, steps and tool calls to stderr. With --schema it is one JSON document. Without a prompt,
+    --approve and --deny decide about the calls that wait in the --session.
     """
     from .composition import compose
     from .turns import Asked, run_once
 
-    form = _form(as_json, as_jsonl)
+    output = _output(schema, schema_multi)
+    form = "answer" if output is not None and not (as_json or as_jsonl) else _form(as_json, as_jsonl)
     may_ask = sys.stdin.isatty() and sys.stderr.isatty()
     text = _whole_prompt(prompt, decides=bool(allow or deny))
     screen = _screen(given, form)
     acting, composed = _acting(given), compose(_composing(given))
     _warn(composed.notes, screen)
-    asked = Asked(prompt=text, allow=allow, deny=deny, may_ask=may_ask)
+    asked = Asked(prompt=text, allow=allow, deny=deny, may_ask=may_ask, output=output)
     _ended(run_once, asked, acting, composed, screen)
+
+
+def _output(schema: str | None, schema_multi: str | None) -> object:
+    """The type of the structured answer that is asked for; None is words."""
+    if schema is not None and schema_multi is not None:
+        raise click.UsageError("--schema and --schema-multi are two forms of the answer. Give one.")
+    if schema is None and schema_multi is None:
+        return None
+    from .schemas import read_schema
+
+    return read_schema(schema or schema_multi or "", several=schema is None)
 
 
 def _whole_prompt(prompt: str | None, *, decides: bool) -> str | None:

@@ -23,20 +23,32 @@ def load(name: str) -> Sequence[Tool]:
     place, colon, attribute = name.rpartition(":")
     if not colon or attribute.endswith(".py"):
         place, attribute = name, ""
-    module = _module(place, name)
+    module = _module(place, name, "--tool")
     if not attribute:
         found = list(dict.fromkeys(each for each in vars(module).values() if isinstance(each, Tool)))
         if not found:
             raise UsageError(f"--tool {name}: there is no @tool in it. Name a function: {place}:FUNCTION.")
         return found
+    target = _found(module, attribute, place, name, "--tool")
+    made = target if isinstance(target, (list, tuple)) else [target]
+    return [_as_tool(each, name) for each in made]
+
+
+def load_object(name: str, option: str) -> object:
+    """What `module:name` or `file.py:name` names, for an option. Raises `UsageError`."""
+    place, _, attribute = name.rpartition(":")
+    return _found(_module(place, name, option), attribute, place, name, option)
+
+
+def _found(module: ModuleType, attribute: str, place: str, name: str, option: str) -> object:
     target: object = module
     for part in attribute.split("."):
         if not hasattr(target, part):
             known = ", ".join(key for key, value in vars(module).items() if _own(value, module)) or "none"
-            raise UsageError(f"--tool {name}: {place} has no {attribute}. Functions in it: {known}.")
+            what = "Functions" if option == "--tool" else "Names"
+            raise UsageError(f"{option} {name}: {place} has no {attribute}. {what} in it: {known}.")
         target = getattr(target, part)
-    made = target if isinstance(target, (list, tuple)) else [target]
-    return [_as_tool(each, name) for each in made]
+    return target
 
 
 def _as_tool(value: object, name: str) -> Tool:
@@ -52,7 +64,7 @@ def _own(value: object, module: ModuleType) -> bool:
     return isinstance(value, Tool) or (callable(value) and getattr(value, "__module__", "") == module.__name__)
 
 
-def _module(place: str, name: str) -> ModuleType:
+def _module(place: str, name: str, option: str) -> ModuleType:
     """Import a module or run a file, with the folder it belongs to on the path, as `python` does."""
     path = Path(place)
     is_file = place.endswith(".py")
@@ -60,11 +72,11 @@ def _module(place: str, name: str) -> ModuleType:
     if folder not in sys.path:
         sys.path.insert(0, folder)
     if is_file and not path.is_file():
-        raise UsageError(f"--tool {name}: there is no file {path.absolute()}.")
+        raise UsageError(f"{option} {name}: there is no file {path.absolute()}.")
     try:
         return _run_file(path) if is_file else importlib.import_module(place)
     except Exception as error:
-        raise UsageError(f"--tool {name}: it cannot be loaded: {type(error).__name__}: {error}.") from error
+        raise UsageError(f"{option} {name}: it cannot be loaded: {type(error).__name__}: {error}.") from error
 
 
 def _run_file(path: Path) -> ModuleType:

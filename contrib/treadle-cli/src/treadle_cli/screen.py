@@ -26,14 +26,15 @@ from treadle.plugin import (
 
 from .ink import Ink, one_line, shown, wants_colour
 
-Form = Literal["text", "json", "jsonl"]
+Form = Literal["text", "json", "jsonl", "answer"]
 
 
 class Screen:
     """Two streams and how to write to them.
 
-    `stream` shows words as they come, else each reply when it is whole. With form "json" or "jsonl" no words go to
-    stdout but what `document` and `line` write. `quiet` leaves out steps and tool calls, never errors.
+    `stream` shows words as they come, else each reply when it is whole. With another form than "text" no words go to
+    stdout but what `document` and `line` write: the whole result, every event, or a structured answer alone. `quiet`
+    leaves out steps and tool calls, never errors.
     """
 
     def __init__(

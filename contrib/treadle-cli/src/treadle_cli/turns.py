@@ -12,9 +12,9 @@ import attrs
 from treadle import Agent, Driver, Receipt, Result
 from treadle.plugin import Call, Dropped, Json, Parked
 
-from .app import BUDGET, FAILED, OK, WAITING
 from .approvals import by_asking, by_options, check_names
 from .composition import Acting, Composed, find_session, make_agent, make_folder
+from .exits import BUDGET, FAILED, OK, WAITING
 from .interrupts import Interrupts, listening
 from .lines import read_lines
 from .screen import Screen
@@ -23,29 +23,40 @@ from .showing import Show, showing
 
 @attrs.frozen(kw_only=True)
 class Asked:
-    """What one `treadle run` was asked. `prompt` of None goes on with decisions about calls that wait."""
+    """What one `treadle run` was asked. `prompt` of None goes on with decisions about calls that wait.
+
+    `output` is the type of the structured answer that is wanted; None is words.
+    """
 
     prompt: str | None
     allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
     may_ask: bool = False
+    output: object = None
 
 
 def exit_code(result: Result) -> int:
-    """The exit code that says how a turn ended."""
+    """The exit code that says how a turn ended. Without the structured answer that was asked for it failed."""
+    if result.output_error:
+        return FAILED
     return {"completed": OK, "waiting": WAITING, "limit": BUDGET}.get(result.reason, FAILED)
 
 
 @asynccontextmanager
 async def opened(
-    agent: Agent, acting: Acting, composed: Composed, screen: Screen, interrupts: Interrupts
+    agent: Agent,
+    acting: Acting,
+    composed: Composed,
+    screen: Screen,
+    interrupts: Interrupts,
+    output: object = None,
 ) -> AsyncIterator[tuple[Driver, Show, str | None]]:
     """A driver of the session that the options name, shown on the screen; and the session's reference."""
     async with AsyncExitStack() as exits:
         await exits.enter_async_context(composed.stack)
         reference = await find_session(acting, composed)
         make_folder(composed)
-        driver = await exits.enter_async_context(composed.stack.open(agent, reference, user=acting.user))
+        driver = await exits.enter_async_context(composed.stack.open(agent, reference, user=acting.user, output=output))
         interrupts.closed = lambda: driver.status == "closed"
         yield driver, await exits.enter_async_context(showing(screen, driver)), reference
 
@@ -59,7 +70,7 @@ async def run_once(asked: Asked, acting: Acting, composed: Composed, screen: Scr
     code = OK
     async with (
         listening() as interrupts,
-        opened(agent, acting, composed, screen, interrupts) as (driver, show, reference),
+        opened(agent, acting, composed, screen, interrupts, asked.output) as (driver, show, reference),
     ):
         interrupts.asked = partial(cancel, driver, interrupts, screen)
         result = await converse(asked, driver, show)
@@ -115,7 +126,9 @@ async def awaited(receipt: Receipt, show: Show) -> Result | None:
 
 def finish(result: Result | None, driver: Driver, reference: str | None, composed: Composed, screen: Screen) -> int:
     """Write what comes after a turn: the document, what waits, the session's name."""
-    if result is not None and screen.form != "text":
+    if result is not None and screen.form == "answer":
+        give_answer(result, screen)
+    elif result is not None and screen.form != "text":
         made = document(result, reference)
         screen.document(made) if screen.form == "json" else screen.line({"type": "result", **made})
     if driver.waiting and result is not None and result.reason == "waiting":
@@ -132,6 +145,24 @@ def tell_waiting(waiting: Sequence[Call], composed: Composed, reference: str | N
     if reference is not None:
         where = session_option(composed, reference)
         screen.tell(screen.ink.dim(f"Decide with: treadle run {where} --approve NAME (or --deny NAME)"))
+
+
+def give_answer(result: Result, screen: Screen) -> None:
+    """Write the structured answer to stdout; if there is none, what the model said instead to stderr."""
+    if result.output_error:
+        said = f" It said: {result.text}" if result.text else ""
+        screen.tell(screen.ink.bad(f"The model gave no answer of that form: {result.output_error}{said}"))
+    elif result.reason == "completed":
+        screen.document(plain_output(result))
+
+
+def plain_output(result: Result) -> Json:
+    """The structured answer as plain data."""
+    import json
+
+    from treadle.context import to_json
+
+    return json.loads(to_json(result.output))
 
 
 def tell_session(composed: Composed, reference: str, screen: Screen) -> None:
@@ -161,6 +192,7 @@ def document(result: Result, reference: str | None) -> dict[str, Json]:
     plain = converter().unstructure
     return {
         "text": result.text,
+        "output": plain_output(result),
         "reason": result.reason,
         "detail": result.detail,
         "finish": result.finish,

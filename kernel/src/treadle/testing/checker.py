@@ -5,6 +5,7 @@ The grammar refuses what is unlawful by itself; this adds what only shows over a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import attrs
@@ -99,6 +100,23 @@ def _after(state: State, event: Event) -> list[str]:
         if data.steps != state.step:
             out.append(f"turn/end says {data.steps} steps, the log {state.step}")
     return out
+
+
+_MADE = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}|\b[0-9a-f]{32}\b")
+"""The kernel's ids, and the digests that depend on them."""
+
+
+def normalised(events: Sequence[Event]) -> list[str]:
+    """A log as text that compares: times left out, and each id or digest replaced by a number, in order of appearance.
+
+    Two runs of one script are alike if these are equal.
+    """
+    seen: dict[str, str] = {}
+
+    def number(found: re.Match[str]) -> str:
+        return seen.setdefault(found[0], f"<{len(seen) + 1}>")
+
+    return [_MADE.sub(number, repr(attrs.evolve(event, time=0.0))) for event in events]
 
 
 def prefix_faults(events: Sequence[Event]) -> list[str]:

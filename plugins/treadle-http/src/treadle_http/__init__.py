@@ -10,10 +10,11 @@ import attrs
 
 from treadle.plugin import Model, UsageError, hookimpl
 
-from .profiles import PROFILES, Profile
+from .profiles import PROFILES, Profile, profiles_of
 
 if TYPE_CHECKING:
     from .client import Client, Clients
+    from .wires import Wire
 
 __all__ = ["Http", "HttpSettings", "Profile"]
 
@@ -22,13 +23,15 @@ __all__ = ["Http", "HttpSettings", "Profile"]
 class HttpSettings:
     """Settings of `Http`.
 
-    `providers` adds servers, or takes the place of the ones known by that name. `stream` asks for answers as they
-    are written. `connect_seconds` is how long a connection may take, `first_byte_seconds` how long the answer may let
-    wait for its first byte (a model that thinks before it streams, or does not stream, is silent till then),
-    `idle_seconds` the longest silence after that.
+    `providers` adds servers, or takes the place of the ones known by that name; each is a `Profile`, or, from a file,
+    a table of its fields in which `like` may name a known provider whose other fields it takes.
+
+    `stream` asks for answers as they are written. `connect_seconds` is how long a connection may take,
+    `first_byte_seconds` how long the answer may let wait for its first byte (a model that thinks before it streams, or
+    does not stream, is silent till then), `idle_seconds` the longest silence after that.
     """
 
-    providers: tuple[Profile, ...] = ()
+    providers: tuple[Profile, ...] = attrs.field(default=(), converter=profiles_of)
     stream: bool = True
     connect_seconds: float = 10.0
     first_byte_seconds: float = 600.0
@@ -59,13 +62,12 @@ class Http:
         if not name:
             raise UsageError(f'"{ref}" names no model. Write it as {provider}:MODEL.')
         from .client import HttpModel
-        from .wires.chat import Chat
 
         return HttpModel(
             ref,
             name,
             profile=profile,
-            wire=Chat(),
+            wire=_wire(profile.wire),
             clients=self._shared(),
             stream=self._settings.stream,
         )
@@ -87,6 +89,26 @@ class Http:
             )
             self._clients = Clients(patience, self._injected)
         return self._clients
+
+
+def _wire(name: str) -> Wire:
+    if name == "chat":
+        from .wires.chat import Chat
+
+        return Chat()
+    if name == "messages":
+        from .wires.messages import Messages
+
+        return Messages()
+    if name == "responses":
+        from .wires.responses import Responses
+
+        return Responses()
+    if name == "gemini":
+        from .wires.gemini import Gemini
+
+        return Gemini()
+    raise UsageError(f'There is no wire "{name}". A profile names one of chat, messages, responses and gemini.')
 
 
 def _named(providers: tuple[Profile, ...]) -> Mapping[str, Profile]:

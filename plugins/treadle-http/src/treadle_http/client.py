@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import ssl
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
@@ -130,6 +131,7 @@ class HttpModel:
         self.ref = ref
         self.family = profile.family
         self.window_tokens: int | None = None
+        self.native_output = profile.output == "json_schema"  # else the schema would be no more than a wish in words
         self._name, self._profile, self._wire, self._stream = name, profile, wire, stream
         self._clients = clients
 
@@ -140,7 +142,8 @@ class HttpModel:
     async def stream(self, request: Request) -> AsyncIterator[AsyncIterator[Piece]]:
         """Send the request and give its answer as pieces. Leaving, or a cancel, closes the connection at once."""
         body = self._wire.body(request, self._name, self._profile, stream=self._stream)
-        call = _call(self._profile, self._wire.path, self._name, body)
+        path = self._wire.path(self._name, stream=self._stream)
+        call = _call(self._profile, path, self._name, body)
         async with (
             self._clients.one() as client,
             _answer(client, call, self._clients.patience) as answer,
@@ -212,7 +215,7 @@ def _call(profile: Profile, path: str, model: str, body: Json) -> _Call:
     headers = {"content-type": "application/json", "accept": "text/event-stream, application/json"}
     headers |= dict(profile.headers)
     if key:
-        headers |= {"api-key": key} if profile.auth == "api-key" else {"authorization": f"Bearer {key}"}
+        headers |= {"authorization": f"Bearer {key}"} if profile.auth == "bearer" else {profile.auth: key}
     url = _url(profile, path, model)
     return _Call(url=url, body=_encoded(body), headers=headers, key=key, key_name=key_name, provider=profile.name)
 
@@ -245,12 +248,16 @@ def _url(profile: Profile, path: str, model: str) -> str:
         message = f'The address of "{profile.name}" is "{_shown(base)}", which is no URL of a server.'
         raise ProviderError("bad_request", message, hint="Write it as http://HOST:PORT/v1 or with https.")
     if not profile.deployments:
-        return base + path
+        # Some variables hold the version by custom and some do not: it stands once.
+        return base + (_VERSION.sub("", path) if _VERSION.search(base[base.rfind("/") :] + "/") else path)
     # Azure has a deployment in the path with dated versions, and OpenAI's own paths without (its page "API lifecycle").
     version = _first_set(profile.version_env)
     if version:
         return f"{base}/openai/deployments/{quote(model, safe='')}{path}?api-version={quote(version, safe='')}"
     return f"{base}{path}" if base.endswith("/openai/v1") else f"{base}/openai/v1{path}"
+
+
+_VERSION = re.compile(r"^/v\d[a-z0-9]*(?=/)")
 
 
 def _is_url(base: str) -> bool:
@@ -367,10 +374,10 @@ class _Answer:
             return
         try:
             # The library reads through nested generators, which end together only if the innermost raises; trio
-            # reports those left half read. What is still buffered comes first, so more than one turn may be needed.
+            # reports those left half read. What is buffered comes first: up to 64 KiB, in chunks of a byte and more.
             with anyio.CancelScope(shield=True) as scope:
                 scope.cancel()
-                for _ in range(1000):
+                for _ in range(20_000):
                     if not await anext(self._chunks, b""):
                         break
         except self._faults:

@@ -34,9 +34,10 @@ MESSAGE_CHARACTERS = 2000
 """How much of a provider's words goes into an error's text; `raw` holds all of them."""
 
 _OVERFLOW = re.compile(
-    r"context_length_exceeded|exceed_context_size|too_many_prompt_tokens|maximum context length|max context length"
-    r"|exceeds? the (available|maximum|model'?s?) context|exceeds the maximum number of tokens|prompt (is )?too long"
-    r"|context window|input is too long|reduce the length of the (messages|prompt)",
+    r"context_length_exceeded|exceed_context_size|request_too_large|too_many_prompt_tokens"
+    r"|max(imum)? context length|exceeds? the (available|maximum|model'?s?) context"
+    r"|exceeds the maximum number of tokens|prompt (is )?too long|context window|input is too long"
+    r"|reduce the length of the (messages|prompt)",
     re.I,
 )
 _QUOTA = re.compile(
@@ -112,17 +113,23 @@ def kind_of(status: int | None, facts: Facts) -> Kind:
         return "context_overflow"
     if status in (401, 403) or (status in (400, None) and _AUTH.search(said)):
         return "auth"
-    if status == 404 or "model_not_found" in facts.codes:
+    if status == 404 or "model_not_found" in facts.codes or "not_found_error" in facts.codes:
         return "not_found"
-    if status == 402 or (status in (429, None) and _QUOTA.search(said)):
+    if status == 402 or (status in (429, None) and _QUOTA.search(said) and not _comes_back(facts)):
         return "quota"
     if status == 429 or "rate_limit" in facts.codes or "resource_exhausted" in facts.codes:
         return "rate_limit"
     if status in (503, 529) or _OVERLOADED.search(facts.codes):
         return "overloaded"
     if status is None:
-        return "bad_request" if "invalid_request" in facts.codes else "server"
+        return "bad_request" if "invalid_" in facts.codes else "server"
     return "server" if status >= 500 or status in (408, 409, 425) else "bad_request"
+
+
+def _comes_back(facts: Facts) -> bool:
+    """Whether a spent quota is one of minutes: Gemini calls all limits quotas, and says of these when to come back."""
+    lasting = "insufficient_quota" in facts.codes or "perday" in facts.codes
+    return facts.retry_after_seconds is not None and not lasting
 
 
 def _hint(facts: Facts) -> str:
@@ -193,8 +200,13 @@ def _details(inner: Mapping[str, Json]) -> list[Mapping[str, Json]]:
 
 
 def _reasons(inner: Mapping[str, Json]) -> str:
-    """`reason` of Google's ErrorInfo details (google.rpc.ErrorInfo)."""
-    return " ".join(item["reason"] for item in _details(inner) if isinstance(item.get("reason"), str))
+    """`reason` of Google's ErrorInfo details and `quotaId` of its QuotaFailure (google.rpc)."""
+    found = [item.get("reason") for item in _details(inner)]
+    for item in _details(inner):
+        violations = item.get("violations")
+        if isinstance(violations, list):
+            found += [each.get("quotaId") for each in violations if isinstance(each, dict)]
+    return " ".join(each for each in found if isinstance(each, str))
 
 
 # --- when to come back --------------------------------------------------------------------------------

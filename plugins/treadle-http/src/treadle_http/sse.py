@@ -7,7 +7,7 @@ Text that is not UTF-8 is an error, where the standard puts in U+FFFD: a changed
 
 from __future__ import annotations
 
-import attrs
+from typing import NamedTuple
 
 _BOM = b"\xef\xbb\xbf"
 
@@ -16,9 +16,11 @@ class BadStream(Exception):
     """The bytes are not an event stream that may be read on. The text says why."""
 
 
-@attrs.frozen
-class Event:
-    """One event: its name (empty if the stream gave none) and its data. `whole` is False if its end is missing."""
+class Event(NamedTuple):
+    """One event: its name (empty if the stream gave none) and its data. `whole` is False if its end is missing.
+
+    A tuple, since one is made for every few words of an answer.
+    """
 
     name: str
     data: str
@@ -35,7 +37,6 @@ class EventReader:
     def __init__(self, limit_bytes: int) -> None:
         self._limit = limit_bytes
         self._buffer = bytearray()
-        self._scanned = 0
         self._after_cr = False
         self._first = True
         self._name = b""
@@ -44,26 +45,28 @@ class EventReader:
 
     def feed(self, data: bytes) -> list[Event]:
         """The events that `data` completes. Raises `BadStream`."""
-        buffer, start = self._buffer, 0
-        buffer += data
+        if self._after_cr and data:
+            self._after_cr = False
+            data = data.removeprefix(b"\n")  # the LF of a CRLF that two pieces share
+        end = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
+        if not end:
+            self._buffer += data
+            self._check(len(self._buffer))
+            return []
+        self._after_cr = data[end - 1] == 0x0D
+        lines = (bytes(self._buffer) + data[:end] if self._buffer else data[:end]).splitlines()
+        self._buffer = bytearray(data[end:])
         out: list[Event] = []
-        while True:
-            if self._after_cr and start < len(buffer):
-                self._after_cr = False
-                start += buffer[start] == 0x0A  # the LF of a CRLF, perhaps of an earlier piece
-            end = _line_end(buffer, max(start, self._scanned))
-            if end < 0:
-                break
-            self._after_cr = buffer[end] == 0x0D
-            event = self._line(bytes(buffer[start:end]))
-            start = end + 1
+        for line in lines:
+            event = self._line(line)
             if event is not None:
                 out.append(event)
-        del buffer[:start]
-        self._scanned = len(buffer)
-        if len(buffer) + self._size > self._limit:
-            raise BadStream(f"one event is longer than {self._limit} bytes")
+        self._check(len(self._buffer))
         return out
+
+    def _check(self, more: int) -> None:
+        if self._size + more > self._limit:
+            raise BadStream(f"one event is longer than {self._limit} bytes")
 
     def end(self) -> list[Event]:
         """What a stream that ended without a blank line leaves. The reader is done then."""
@@ -74,7 +77,7 @@ class EventReader:
             event = self._dispatch()
         except BadStream:
             return []  # a character cut in two: the end is missing, which the caller sees by itself
-        return [attrs.evolve(event, whole=False)] if event is not None else []
+        return [event._replace(whole=False)] if event is not None else []
 
     def _line(self, line: bytes) -> Event | None:
         if self._first:
@@ -87,14 +90,14 @@ class EventReader:
         if field == b"data":
             self._data.append(value)
             self._size += len(value) + 1
-            if self._size > self._limit:
-                raise BadStream(f"one event is longer than {self._limit} bytes")
+            self._check(0)
         elif field == b"event":
             self._name = value
         return None
 
     def _dispatch(self) -> Event | None:
-        name, data = self._name, b"\n".join(self._data)
+        name, lines = self._name, self._data
+        data = lines[0] if len(lines) == 1 else b"\n".join(lines)
         self._name, self._data, self._size = b"", [], 0
         if not data.strip(b"\n"):
             return None
@@ -102,10 +105,3 @@ class EventReader:
             return Event(name.decode("utf-8", "replace"), data.decode())
         except UnicodeDecodeError as error:
             raise BadStream(f"the data of an event is not UTF-8 ({error.reason})") from None
-
-
-def _line_end(buffer: bytearray, start: int) -> int:
-    """Where the next line ends, or -1."""
-    lf = buffer.find(b"\n", start)
-    cr = buffer.find(b"\r", start, len(buffer) if lf < 0 else lf)
-    return lf if cr < 0 else cr

@@ -28,6 +28,7 @@ class LocalModel:
     max_tokens: int
     tuned: bool = False
     family: str = "local"
+    native_output: bool = True  # llama.cpp holds the answer to the schema, token by token
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[AsyncIterator[Piece]]:

@@ -43,8 +43,9 @@ class Reader(Protocol):
 class Wire(Protocol):
     """One wire format."""
 
-    path: str
-    """What is appended to the base URL."""
+    def path(self, model: str, *, stream: bool) -> str:
+        """What is appended to the base URL, which may hold the version that the path begins with."""
+        ...
 
     def body(self, request: Request, model: str, profile: Profile, *, stream: bool) -> Json:
         """The JSON body to send. Raises `ProviderError` of kind bad_request for what the wire cannot say."""

@@ -6,18 +6,15 @@ meet in the payload of a part: JSON text of what goes back, one content chunk (i
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Literal
 
 from treadle.plugin import (
-    Assembly,
     Call,
     CallDelta,
     Document,
-    Finish,
+    FinishReason,
     Image,
     Json,
     Message,
@@ -25,7 +22,6 @@ from treadle.plugin import (
     Part,
     Payload,
     Piece,
-    ProviderError,
     Reasoning,
     ReasoningDelta,
     Request,
@@ -35,18 +31,23 @@ from treadle.plugin import (
     Usage,
     Whole,
 )
-from treadle_http.errors import Kind, error_in_answer
+from treadle_http.errors import Kind
 from treadle_http.history import named, repaired
 from treadle_http.profiles import Profile
-from treadle_http.sse import Event
 
 from . import Malformed
+from .calls import CallIds, is_object, replayable
+from .fields import count, dumped, of
+from .media import bad_request, reachable
+from .params import passed
+from .reading import Reading
 
 
 class Chat:
     """Chat Completions as a `Wire`."""
 
-    path = "/chat/completions"
+    def path(self, model: str, *, stream: bool) -> str:
+        return "/chat/completions"
 
     def body(self, request: Request, model: str, profile: Profile, *, stream: bool) -> Json:
         """The request's JSON body.
@@ -61,7 +62,7 @@ class Chat:
                 for tool in request.tools
             ]
         out["messages"] = [*_system(request, profile), *_messages(request.messages, profile)]
-        out.update(_params(request.params, profile))
+        out.update(passed(request.params, profile, _OWN))
         if request.output is not None:
             out["response_format"] = _response_format(request, profile)
         out["stream"] = stream
@@ -77,31 +78,12 @@ class Chat:
 # --- down: what is sent --------------------------------------------------------------------------------
 
 
-def _bad_request(message: str, hint: str) -> ProviderError:
-    return ProviderError("bad_request", message, hint=hint)
-
-
 def _function(name: str, description: str, parameters: Json) -> Json:
     out = {"name": name, "description": description, "parameters": parameters}
     return out if description else {"name": name, "parameters": parameters}
 
 
 _OWN = frozenset({"model", "messages", "tools", "stream", "stream_options"})
-_LIMITS = frozenset({"max_tokens", "max_completion_tokens", "max_output_tokens"})
-
-
-def _params(params: Mapping[str, Json], profile: Profile) -> dict[str, Json]:
-    renames = dict(profile.renames)
-    out: dict[str, Json] = {}
-    for name, value in params.items():
-        if name in _OWN:
-            raise _bad_request(f'The parameter "{name}" is made from the request itself.', "Leave it out of params.")
-        if name in profile.refuses:
-            raise _bad_request(f'{profile.name} does not take the parameter "{name}".', "Leave it out for this model.")
-        if name == "n" and value != 1:
-            raise _bad_request("A step has one answer, so n must be 1.", "Leave it out of params.")
-        out[profile.max_tokens if name in _LIMITS else renames.get(name, name)] = value
-    return out
 
 
 def _response_format(request: Request, profile: Profile) -> Json:
@@ -122,7 +104,7 @@ def _system(request: Request, profile: Profile) -> list[Json]:
 
 
 def _messages(messages: Sequence[Message], profile: Profile) -> Iterator[Json]:
-    ids = _Ids(profile)
+    ids = CallIds(profile)
     pictures: list[Json] = []
     for message in repaired(messages):
         if message.role == "tool":
@@ -156,7 +138,7 @@ def _user_chunk(part: Part, profile: Profile) -> Json | None:
     if isinstance(part, Text):
         return {"type": "text", "text": part.text} if part.text else None
     if isinstance(part, Image):
-        return {"type": "image_url", "image_url": {"url": _reachable(part.source, "image")}}
+        return {"type": "image_url", "image_url": {"url": reachable(part.source, "image")}}
     if isinstance(part, Document):
         return _file(part, profile)
     if isinstance(part, Opaque) and part.payload.family == profile.family:
@@ -164,28 +146,19 @@ def _user_chunk(part: Part, profile: Profile) -> Json | None:
     return None  # a user neither thinks nor calls; another family's payload means nothing here
 
 
-def _reachable(source: str, what: str) -> str:
-    if source.startswith(("https://", "http://", "data:")):
-        return source
-    raise _bad_request(
-        f'The {what} "{source[:80]}" is not a URL, and this plugin cannot read the bytes behind it.',
-        f"Give the {what} as an http, https or data URL.",
-    )
-
-
 def _file(part: Document, profile: Profile) -> Json:
     name = {"filename": part.name} if part.name else {}
     if part.source.startswith("file-"):
         return {"type": "file", "file": {"file_id": part.source}}
-    source = _reachable(part.source, "document")
+    source = reachable(part.source, "document")
     if source.startswith("data:") or profile.file_urls == "file_data":
         return {"type": "file", "file": {**name, "file_data": source}}
     if profile.file_urls == "document_url":
         return {"type": "document_url", "document_url": source}
-    raise _bad_request(f"{profile.name} takes no document by URL.", "Give it as a data URL or an uploaded file's id.")
+    raise bad_request(f"{profile.name} takes no document by URL.", "Give it as a data URL or an uploaded file's id.")
 
 
-def _assistant(message: Message, ids: _Ids, profile: Profile) -> Json | None:
+def _assistant(message: Message, ids: CallIds, profile: Profile) -> Json | None:
     """An assistant message, or None if it says nothing that this provider may be sent: it refuses empty ones."""
     chunks: list[Json] = []
     fields: dict[str, Json] = {}
@@ -218,29 +191,6 @@ def _assistant_content(chunks: list[Json]) -> Json:
     return text if text.strip() else None
 
 
-def replayable(arguments: str) -> str:
-    """A call's arguments as every server takes them back: a JSON object, unchanged if they are one.
-
-    Nothing becomes `{}`. Servers parse what they once wrote and refuse the session if it is broken, so text that is
-    no object goes into one; the call's result has told the model what was wrong.
-    """
-    if not arguments.strip():
-        return "{}"
-    try:
-        value = json.loads(arguments, parse_constant=_no_constant)
-        if isinstance(value, dict):
-            return arguments
-        if isinstance(value, str) and isinstance(json.loads(value, parse_constant=_no_constant), dict):
-            return value
-    except (ValueError, RecursionError):
-        pass
-    return json.dumps({"invalid_json": arguments}, ensure_ascii=False)
-
-
-def _no_constant(name: str) -> Json:
-    raise ValueError(name)
-
-
 def _result_text(result: Result) -> str:
     """A result's words. There is no error flag on this wire, so a status other than ok is said in front."""
     text = "\n".join(part.text for part in result.parts if isinstance(part, Text))
@@ -260,41 +210,9 @@ def _result_pictures(result: Result, profile: Profile) -> list[Json]:
     return [words, *(chunk for part in parts if (chunk := _user_chunk(part, profile)) is not None)]
 
 
-class _Ids:
-    """Call ids as this provider takes them, the same for a call and its result and in each later request."""
-
-    def __init__(self, profile: Profile) -> None:
-        self._valid = re.compile(profile.id_pattern)
-        self._by_call: dict[str, str] = {}
-        self._taken: set[str] = set()
-
-    def of_call(self, call: Call) -> str:
-        """The provider's own id if it fits and names no earlier call (some servers say "0" each time)."""
-        for wanted in (call.provider_id, call.id, _short(call.id), _short(f"{call.id}/{len(self._taken)}")):
-            if wanted not in self._taken and self._valid.fullmatch(wanted):
-                break
-        self._by_call[call.id] = wanted
-        self._taken.add(wanted)
-        return wanted
-
-    def of_result(self, result: Result) -> str:
-        return self._by_call[result.call_id]
-
-
-_DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-
-
-def _short(text: str) -> str:
-    """Nine letters and digits that stand for `text`: what Mistral takes, and every server with it."""
-    number = int.from_bytes(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:8])
-    return "".join(_DIGITS[number // 62**place % 62] for place in range(9))
-
-
 # --- up: what is answered --------------------------------------------------------------------------------
 
-_Reason = Literal["end", "calls", "length", "refused"]
-
-_FINISH: Mapping[str, _Reason] = {
+_FINISH: Mapping[str, FinishReason] = {
     "length": "length",
     "max_tokens": "length",
     "model_length": "length",  # Mistral
@@ -317,14 +235,11 @@ _REASONING = ("reasoning_content", "reasoning")
 """Where reasoning text stands; some servers send the same text in both, so the first that has any counts."""
 
 
-class ChatReader:
+class ChatReader(Reading):
     """Reads one answer. Feed it events and then `end`, or one `body` and then `end`."""
 
     def __init__(self, profile: Profile) -> None:
-        self.done = False
-        self._profile = profile
-        self._assembly = Assembly()
-        self._usage: Usage | None = None
+        super().__init__(profile)
         self._finish = ""
         self._refused = False
         self._segment = ("", 0)
@@ -332,100 +247,70 @@ class ChatReader:
         self._details: list[dict[str, Json]] = []
         self._calls = _Calls()
 
-    def event(self, event: Event) -> Sequence[Piece]:
-        """The pieces of one event."""
-        if event.data.strip() == "[DONE]":
-            self.done = True
-            return ()
-        try:
-            value = parsed(event.data)
-        except ValueError:
-            if not event.whole:
-                return ()  # cut off in the middle; `end` tells whether that matters
-            raise self._fault("server", "The stream holds an event that is not JSON.", event.data) from None
-        return self._taken(value, event.data, error=event.name == "error")
-
-    def body(self, body: bytes) -> Sequence[Piece]:
-        """The pieces of a whole answer."""
-        try:
-            value = parsed(body)
-        except ValueError:
-            text = body.decode("utf-8", "replace")
-            if not body.strip() or body.lstrip()[:1] in b"{[":
-                raise self._fault("interrupted", "The answer ends in the middle.", text) from None
-            raise self._fault("server", "The answer is not JSON.", text) from None
-        no_answer = isinstance(value, dict) and "choices" not in value
-        pieces = self._taken(value, body.decode("utf-8", "replace"), error=no_answer)
-        self.done = True
-        return pieces
-
-    def end(self, why: str = "") -> Sequence[Piece]:
-        """The last pieces. Complete is what gave a stop reason, or said [DONE] after whole content without one."""
+    def _last(self) -> tuple[Iterable[Piece], FinishReason, str] | None:
+        """Complete is what gave a stop reason, or said [DONE] after whole content without one."""
         if self._finish in _BROKEN:
             raise self._fault(_BROKEN[self._finish], f"The provider broke the answer off ({self._finish}).")
         parts = self._assembly.parts
-        calls = [part for part in parts if isinstance(part, Call)]
         # A route of OpenRouter never sets finish_reason; its calls still have to be whole.
-        whole = self.done and parts and all(_is_object(call.arguments) for call in calls)
+        whole = self.done and parts and all(is_object(part.arguments) for part in parts if isinstance(part, Call))
         if not self._finish and not whole:
-            raise self._fault("interrupted", f"The stream ended before the answer did{f' ({why})' if why else ''}.")
-        reason: _Reason = "calls" if calls else "end"
-        reason = "refused" if self._refused else _FINISH.get(self._finish, reason)
-        return [*self._payloads(), Finish(finish=reason, usage=self._usage, raw=self._finish)]
+            return None
+        forced: FinishReason | None = "refused" if self._refused else _FINISH.get(self._finish)
+        return self._payloads(), self._ending(forced), self._finish
 
-    def bad_stream(self, why: str) -> ProviderError:
-        """The error for bytes that are no event stream."""
-        return self._fault("server", f"The stream cannot be read: {why}.")
+    def _is_error(self, value: Json, *, whole: bool) -> bool:
+        if not isinstance(value, dict):
+            return False
+        return bool(value.get("error") or value.get("object") == "error" or (whole and "choices" not in value))
 
-    def _fault(self, kind: Kind, message: str, raw: str = "") -> ProviderError:
-        return ProviderError(kind, message, partial=self._assembly.parts, usage=self._usage, raw=raw)
+    def _usage_of(self, counts: Mapping[str, Json]) -> Usage:
+        return usage_of(counts)
+
+    def _quick(self, value: Json) -> Piece | None:
+        (choice,) = value["choices"]
+        delta = choice["delta"]
+        text = delta["content"]
+        other = choice.get("finish_reason") or choice.get("index") or value.get("usage") or value.get("x_groq")
+        if other or not text or type(text) is not str or value.get("error") or value.get("object") == "error":
+            return None
+        return TextDelta(text, self._key("text")) if len(delta) == 1 else None
 
     # --- one object ---
 
-    def _taken(self, value: Json, raw: str, *, error: bool) -> Sequence[Piece]:
-        pieces: list[Piece] = []
-        failed = error or (isinstance(value, dict) and bool(value.get("error") or value.get("object") == "error"))
-        try:
-            pieces += self._pieces(value)  # an error may come with the last words and the usage
-        except Malformed as problem:
-            if not failed:
-                raise self._fault("server", f"The answer has an unknown shape: {problem}.", raw) from None
-        if failed:
-            raise error_in_answer(value, raw, partial=self._assembly.parts, usage=self._usage)
-        return pieces
+    def _whole(self, value: Json) -> Iterator[Piece]:
+        return self._pieces(value)
 
     def _pieces(self, value: Json) -> Iterator[Piece]:
-        """The pieces of a chunk or of a whole completion; each is assembled here too, for the error that may come."""
-        usage = _of(value, "usage", dict, "it") or _of(_of(value, "x_groq", dict, "it"), "usage", dict, "x_groq")
+        """The pieces of a chunk or of a whole completion."""
+        usage = of(value, "usage", dict, "it") or of(of(value, "x_groq", dict, "it"), "usage", dict, "x_groq")
         if usage:
-            self._usage = usage_of(usage)  # running totals: the last report counts, they are never summed
-        for choice in _of(value, "choices", list, "it"):
-            if _of(choice, "index", int, "a choice") != 0:
+            self._counts = usage
+        for choice in of(value, "choices", list, "it"):
+            if of(choice, "index", int, "a choice") != 0:
                 continue
-            self._finish = _of(choice, "finish_reason", str, "a choice") or self._finish
-            delta = _of(choice, "delta", dict, "a choice")
-            for piece in self._said(delta or _of(choice, "message", dict, "a choice"), whole=not delta):
-                self._assembly.feed(piece)
-                yield piece
+            self._finish = of(choice, "finish_reason", str, "a choice") or self._finish
+            delta = of(choice, "delta", dict, "a choice")
+            yield from self._said(delta or of(choice, "message", dict, "a choice"), whole=not delta)
 
     def _said(self, said: Mapping[str, Json], *, whole: bool) -> Iterator[Piece]:
         thought = next((said[name] for name in _REASONING if isinstance(said.get(name), str) and said[name]), "")
         if thought:
             yield self._thought(thought, next(name for name in _REASONING if said.get(name) == thought))
-        if details := _of(said, "reasoning_details", list, "the message"):
+        if details := of(said, "reasoning_details", list, "the message"):
             yield from self._detailed(details, bool(thought))
         content = said.get("content")
         if isinstance(content, list):
             for chunk in content:
                 yield from self._chunk(chunk)
         elif content is not None:
-            yield from self._text(_of(said, "content", str, "the message"))
-        if refusal := _of(said, "refusal", str, "the message"):
+            yield from self._text(of(said, "content", str, "the message"))
+        if refusal := of(said, "refusal", str, "the message"):
             self._refused = True
             yield from self._text(refusal)
-        for at, entry in enumerate(_of(said, "tool_calls", list, "the message")):
+        for at, entry in enumerate(of(said, "tool_calls", list, "the message")):
             yield self._calls.delta(entry, at if whole else None)
-        if legacy := _of(said, "function_call", dict, "the message"):
+        if legacy := of(said, "function_call", dict, "the message"):
             yield self._calls.delta({"index": 0, "function": legacy}, None)
 
     # --- text and reasoning: a new part wherever the kind changes ---
@@ -448,22 +333,22 @@ class ChatReader:
 
     def _chunk(self, chunk: Json) -> Iterator[Piece]:
         """One chunk of a content list: Mistral's text and thinking; any other is kept for the way back."""
-        kind = _of(chunk, "type", str, "a content chunk")
+        kind = of(chunk, "type", str, "a content chunk")
         if kind == "text":
-            yield from self._text(_of(chunk, "text", str, "a content chunk"))
+            yield from self._text(of(chunk, "text", str, "a content chunk"))
         elif kind == "thinking":
             thinking = chunk.get("thinking")
-            inner = [thinking] if isinstance(thinking, str) else _of(chunk, "thinking", list, "a content chunk")
-            words = (item if isinstance(item, str) else _of(item, "text", str, "a thought") for item in inner)
+            inner = [thinking] if isinstance(thinking, str) else of(chunk, "thinking", list, "a content chunk")
+            words = (item if isinstance(item, str) else of(item, "text", str, "a thought") for item in inner)
             yield self._thought("".join(words), "thinking", chunk)
         else:
             self._segment = ("", self._segment[1])
-            yield Whole(Opaque(Payload(self._profile.family, _dumped(chunk))))
+            yield Whole(Opaque(Payload(self._profile.family, dumped(chunk))))
 
     def _detailed(self, details: Sequence[Json], shown: bool) -> Iterator[Piece]:
         """OpenRouter's reasoning_details: pieces of one index and type are one entry (page "Reasoning Tokens")."""
         for piece in details:
-            index, kind = _of(piece, "index", int, "a reasoning detail", -1), piece.get("type")
+            index, kind = of(piece, "index", int, "a reasoning detail", -1), piece.get("type")
             entry = next((e for e in self._details if (e.get("index", -1), e.get("type")) == (index, kind)), None)
             if entry is None or index < 0:
                 self._details.append(dict(piece))
@@ -488,7 +373,7 @@ class ChatReader:
                 back = {**thought.chunk, "thinking": [{"type": "text", "text": text}]}
             else:
                 back = {thought.field: text}
-            yield Whole(Reasoning(text, Payload(family, _dumped(back))), key)
+            yield Whole(Reasoning(text, Payload(family, dumped(back))), key)
 
 
 class _Thought:
@@ -510,9 +395,9 @@ class _Calls:
 
     def delta(self, entry: Json, place: int | None) -> CallDelta:
         """The piece of one entry. `place` is its place in a whole message, where each entry is a call."""
-        function = _of(entry, "function", dict, "a tool call")
-        index = _of(entry, "index", int, "a tool call", -1)
-        given, name = _of(entry, "id", str, "a tool call"), _of(function, "name", str, "a tool call")
+        function = of(entry, "function", dict, "a tool call")
+        index = of(entry, "index", int, "a tool call", -1)
+        given, name = of(entry, "id", str, "a tool call"), of(function, "name", str, "a tool call")
         slot = len(self._slots) if place is not None else self._slot(index, given, name)
         if slot == len(self._slots):
             self._slots.append((index, given, name))
@@ -520,7 +405,7 @@ class _Calls:
         self._slots[slot] = (index, known or given, called or name)
         arguments = function.get("arguments")
         if isinstance(arguments, dict):  # some servers send the object itself
-            arguments = _dumped(arguments)
+            arguments = dumped(arguments)
         elif arguments is not None and not isinstance(arguments, str):
             raise Malformed('"arguments" of a tool call is no text')
         return CallDelta(key=f"call-{slot}", name=name, arguments=arguments or "", provider_id=given)
@@ -551,11 +436,11 @@ def usage_of(raw: Mapping[str, Json]) -> Usage:
 
     xAI alone counts reasoning beside the output; the total tells (recorded: 496 + 77 + 121 reasoning = 694).
     """
-    prompt, completion = _count(raw, "prompt_tokens"), _count(raw, "completion_tokens")
-    read = _count(raw, "prompt_tokens_details", "cached_tokens") or _count(raw, "prompt_cache_hit_tokens")
-    written = _count(raw, "prompt_tokens_details", "cache_write_tokens")
-    reasoning = _count(raw, "completion_tokens_details", "reasoning_tokens")
-    if not (reasoning and _count(raw, "total_tokens") == prompt + completion + reasoning):
+    prompt, completion = count(raw, "prompt_tokens"), count(raw, "completion_tokens")
+    read = count(raw, "prompt_tokens_details", "cached_tokens") or count(raw, "prompt_cache_hit_tokens")
+    written = count(raw, "prompt_tokens_details", "cache_write_tokens")
+    reasoning = count(raw, "completion_tokens_details", "reasoning_tokens")
+    if not (reasoning and count(raw, "total_tokens") == prompt + completion + reasoning):
         reasoning = min(reasoning, completion)
         completion -= reasoning
     read = min(read, prompt)
@@ -566,46 +451,5 @@ def usage_of(raw: Mapping[str, Json]) -> Usage:
         cache_write=written,
         output=completion,
         reasoning=reasoning,
-        raw=_dumped(raw),
+        raw=dumped(raw),
     )
-
-
-def _count(raw: Json, *path: str) -> int:
-    for name in path:
-        raw = raw.get(name) if isinstance(raw, dict) else None
-    return raw if isinstance(raw, int) and not isinstance(raw, bool) and raw > 0 else 0
-
-
-def parsed(text: str | bytes) -> Json:
-    """Strict JSON, or ValueError; also for nesting beyond reason."""
-    try:
-        return json.loads(text, parse_constant=_no_constant)
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
-
-
-def _dumped(value: Json) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-
-
-def _is_object(arguments: str) -> bool:
-    try:
-        return not arguments.strip() or isinstance(parsed(arguments), (dict, str))
-    except ValueError:
-        return False
-
-
-_EMPTY: Mapping[type, Json] = {dict: {}, list: [], str: "", int: 0}
-_WORDS: Mapping[type, str] = {dict: "an object", list: "a list", str: "text", int: "a number"}
-
-
-def _of(value: Json, name: str, kind: type, what: str, missing: Json = None) -> Json:
-    """`value[name]`, if it is of that kind; missing and null are the same. Raises `Malformed`."""
-    if not isinstance(value, dict):
-        raise Malformed(f"{what} is no object")
-    found = value.get(name)
-    if found is None:
-        return _EMPTY[kind] if missing is None else missing
-    if not isinstance(found, kind) or isinstance(found, bool):
-        raise Malformed(f'"{name}" of {what} is not {_WORDS[kind]}')
-    return found

@@ -14,9 +14,10 @@ from typing import Annotated, Generic, NotRequired, Protocol, Required, TypeVar,
 
 import attrs
 
+from treadle.errors import UsageError
+from treadle.messages import Json
+
 from .docstrings import read_docs
-from .errors import UsageError
-from .messages import Json
 
 ABSENT = object()
 """No default, or one that is made anew each time."""

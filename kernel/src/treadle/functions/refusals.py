@@ -12,8 +12,8 @@ from typing import TypeAlias
 
 import msgspec
 
-from .errors import InvalidArguments
-from .messages import Json
+from treadle.errors import InvalidArguments
+from treadle.messages import Json
 
 Place: TypeAlias = "str | int"
 

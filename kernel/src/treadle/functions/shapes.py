@@ -33,6 +33,9 @@ import attrs
 import msgspec
 from msgspec import UNSET, Meta, ValidationError, convert
 
+from treadle.errors import UsageError
+from treadle.messages import Json
+
 from .builders import (
     Build,
     Supply,
@@ -46,8 +49,6 @@ from .builders import (
     text_of,
 )  # fmt: skip
 from .docstrings import read_docs
-from .errors import UsageError
-from .messages import Json
 from .records import ABSENT, Field, is_record, is_typed_dict, own_doc, record_fields
 from .refusals import Refusal, refusal, rules_at, whole_numbers
 from .settling import MOST, STANDS_FOR, Settling, schemas_in, self_contained

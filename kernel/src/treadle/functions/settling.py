@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Protocol
 
-from .messages import Json
+from treadle.messages import Json
 
 MOST = sys.float_info.max
 """The limit that keeps NaN and Infinity out of floats, which no schema needs to show."""

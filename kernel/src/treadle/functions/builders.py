@@ -15,7 +15,8 @@ from msgspec import UNSET, ValidationError
 from msgspec.structs import asdict
 from msgspec.structs import fields as struct_fields
 
-from .messages import Json
+from treadle.messages import Json
+
 from .records import Field
 from .refusals import Refusal
 
