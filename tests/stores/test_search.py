@@ -5,7 +5,7 @@ import sqlite3
 import pytest
 from stores.kinds import KINDS
 
-from treadle.errors import UsageError
+from treadle.errors import UnreadableLog, UsageError
 from treadle.events import AssistantMessage, Event, SessionOpen, ToolResult, UserMessage
 from treadle.messages import Message, Text
 from treadle.plugin import search_sessions
@@ -123,3 +123,16 @@ async def test_a_file_that_nobody_searches_has_no_index_and_a_deleted_text_leave
         match = "select count(*) from search_texts_fts where search_texts_fts match 'secret'"
         assert connection.execute(match).fetchone() == (0,)
     connection.close()
+
+
+async def test_a_damaged_session_is_reported_and_the_others_are_searched(make, tmp_path):
+    store = make("jsonl", "damaged")
+    for name in ("a", "b"):
+        await written(store, name, [opening(), user(2, "word")])
+    (tmp_path / "damaged" / "a.jsonl").write_text("oops\n")
+    with pytest.raises(UnreadableLog, match=r"a\.jsonl"):
+        await search_sessions(store, "word")
+    said = []
+    found = await search_sessions(store, "word", report=lambda name, error: said.append((name, type(error))))
+    assert [each.session for each in found] == ["b"]
+    assert said == [("a", UnreadableLog)]

@@ -15,6 +15,11 @@ from treadle.testing import faults_of
 from treadle.testing.stores import stored, written
 from treadle_script import ScriptModel, call
 
+PAIRS = [
+    *itertools.permutations(KINDS, 2),
+    *(pytest.param("postgres", each, marks=pytest.mark.services) for each in KINDS),
+    *(pytest.param(each, "postgres", marks=pytest.mark.services) for each in KINDS),
+]
 ODD = {"nul\0": ["x\0"], "high": "\ud800", "big": 10**40, "e": 0.1}
 
 
@@ -53,7 +58,7 @@ async def exported(store, *names, **options):
     return [line async for line in export_sessions(store, names or None, **options)]
 
 
-@pytest.mark.parametrize(("source", "target"), [*itertools.permutations(KINDS, 2)])
+@pytest.mark.parametrize(("source", "target"), PAIRS)
 async def test_all_sessions_go_from_any_store_to_any_other_and_lose_nothing(make, source, target):
     one, other = make(source), make(target)
     await fill(one)

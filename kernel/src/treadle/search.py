@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Protocol, runtime_checkable
 
 import attrs
 
-from .errors import Unsupported, UsageError
+from .errors import TreadleError, Unsupported, UsageError
 from .events import AssistantMessage, Event, ToolResult, UserMessage
 from .messages import Text
 from .store import SessionFilter, Store
@@ -61,10 +61,17 @@ def said_in(event: Event) -> tuple[str, str] | None:
     return None
 
 
-async def search_sessions(store: Store, question: str, *, limit: int | None = 20) -> Sequence[Found]:
+async def search_sessions(
+    store: Store,
+    question: str,
+    *,
+    limit: int | None = 20,
+    report: Callable[[str, TreadleError], None] | None = None,
+) -> Sequence[Found]:
     """Messages that have all the words of a question, newest first, from archived sessions too.
 
-    Raises `UsageError` if the question has no word, and `UnreadableLog` at a damaged session that had to be read.
+    Raises `UsageError` if the question has no word, and `UnreadableLog` at a damaged session that had to be read. If
+    `report` takes that, with the session's id, the others are searched all the same.
     """
     words = words_in(question)
     if not words:
@@ -74,18 +81,26 @@ async def search_sessions(store: Store, question: str, *, limit: int | None = 20
             return await store.search(words, limit)
         except Unsupported:
             pass
-    found = [each async for each in _read(store, words)]
+    found = [each async for each in _read(store, words, report)]
     found.sort(key=lambda each: (each.time, each.session, each.seq), reverse=True)
     return found[:limit]
 
 
-async def _read(store: Store, words: Sequence[str]) -> AsyncIterator[Found]:
+async def _read(
+    store: Store, words: Sequence[str], report: Callable[[str, TreadleError], None] | None
+) -> AsyncIterator[Found]:
     for info in [*await store.list(), *await store.list(SessionFilter(archived=True))]:
-        log = await store.open(info.id, write=False)
         try:
-            events = await log.read(info.parent_seq)
-        finally:
-            await log.close()
+            log = await store.open(info.id, write=False)
+            try:
+                events = await log.read(info.parent_seq)
+            finally:
+                await log.close()
+        except TreadleError as error:
+            if report is None:
+                raise
+            report(info.id, error)
+            continue
         for each in _matching(info.id, events, words):
             yield each
 

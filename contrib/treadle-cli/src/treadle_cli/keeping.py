@@ -21,6 +21,7 @@ from treadle.plugin import (
     SessionInfo,
     SessionMeta,
     Store,
+    TreadleError,
     UsageError,
     export_sessions,
     import_sessions,
@@ -76,8 +77,13 @@ async def writing(stack: Stack, store: Store, session_id: str) -> AsyncIterator[
 async def search(composed: Composed, screen: Screen, question: str, *, limit: int | None) -> int:
     """Print messages with all the words, newest first."""
     check_store(composed)
+
+    def unreadable(session_id: str, error: TreadleError) -> None:
+        screen.tell(screen.ink.bad(f"{session_id}: {error}"))
+
     async with composed.stack as stack:
-        found = await search_sessions(stack.open_store(composed.store), question, limit=limit)
+        store = stack.open_store(composed.store)
+        found = await search_sessions(store, question, limit=limit, report=unreadable)
     rows = [_found(each) for each in found]
     if screen.form == "json":
         screen.document(rows)

@@ -66,14 +66,12 @@ class Posts:
                 raise UnreadableLog(f"{self.path}, line {number}", reason, remedy) from error
         return list(posts.values())
 
-    async def add(self, post_id: str, what: Posted, *, durable: bool) -> None:
+    async def add(self, post_id: str, what: Posted) -> None:
         """Leave a post. One whose id waits already is there once. Raises `UsageError` if it is none."""
         line = _line({"id": post_id, **_plain(what)})
         async with self._locked() as descriptor:
             if all(post.id != post_id for post in self.pending()):
                 os.write(descriptor, line)
-                if durable:
-                    os.fsync(descriptor)
 
     async def forget(self, post_ids: Sequence[str]) -> None:
         """Remove posts; those that are not there do no harm."""

@@ -282,7 +282,8 @@ class JsonlStore:
         post_id = what.message.id if isinstance(what, PostMessage) else new_id()
         posts = Posts(self.places.posts(session_id), self.settings.busy_seconds)
         try:
-            await posts.add(post_id, what, durable=self.settings.durability == "full")
+            await posts.add(post_id, what)
+            await self.make_durable(posts.path)
         except OSError as error:
             raise self._unreachable(error) from error
         self.tell(session_id)
