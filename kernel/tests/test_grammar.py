@@ -98,7 +98,7 @@ def why(state, data):
         state.apply(state.stamp(data, 0.0))
     except UnlawfulEvent as error:
         assert (state.seq, state.phase, list(state.pending), list(state.items)) == before
-        return str(error)
+        return error.reason
     return ""
 
 
@@ -160,7 +160,7 @@ LAWFUL = {
 @pytest.mark.parametrize("type", SAMPLES)
 def test_the_table_lets_in_what_design_lists_and_nothing_else(phase, type):
     reasons = [why(log(*PHASES[phase]), data) for data in SAMPLES[type]]
-    unlisted = ["the table has no such row" in reason for reason in reasons]
+    unlisted = [reason == "the table has no such row" for reason in reasons]
     assert not any(unlisted) if type in LAWFUL[phase] else all(unlisted)
 
 
@@ -169,7 +169,7 @@ def test_the_table_lets_in_what_design_lists_and_nothing_else(phase, type):
 def test_messages_titles_and_plugins_events_stand_anywhere_but_first_and_leave_the_phase(phase, data):
     state = log(*PHASES[phase])
     reason = why(state, data)
-    assert ("a log begins with session/open" in reason) == (phase is Phase.NEW)
+    assert reason == ("a log begins with session/open" if phase is Phase.NEW else "")
     assert state.phase is phase
 
 
@@ -231,48 +231,51 @@ def test_a_refusal_says_which_event_where_and_why():
 
 
 def test_only_the_first_event_opens_anew_and_it_does():
-    assert "reason new belongs to the first event" in why(log(NEW), NEW)
-    assert "reason new belongs to the first event" in why(log(), RESUME)
+    assert why(log(NEW), NEW) == "reason new belongs to the first event, and to no other"
+    assert why(log(), RESUME) == "reason new belongs to the first event, and to no other"
     assert why(log(NEW), RESUME) == "" == why(log(NEW), SWAP)
 
 
 @pytest.mark.parametrize("opening", [RESUME, FORK])
 def test_inside_a_turn_only_a_swap_opens(opening):
-    assert "only a swap may come inside a turn" in why(log(*OPENED), opening)
+    assert why(log(*OPENED), opening) == "only a swap may come inside a turn"
 
 
 def test_a_messages_id_is_used_once_for_ever():
-    assert "id m was used before" in why(log(NEW, put("m")), put("m"))
-    assert "id m was used before" in why(log(*BEGUN), put("m"))
-    assert "id m was used before" in why(log(NEW, put("m"), InboxDrop(ids=("m",), why="withdrawn")), put("m"))
+    assert why(log(NEW, put("m")), put("m")) == "id m was used before"
+    assert why(log(*BEGUN), put("m")) == "id m was used before"
+    assert why(log(NEW, put("m"), InboxDrop(ids=("m",), why="withdrawn")), put("m")) == "id m was used before"
 
 
 def test_only_what_pends_is_dropped():
-    assert "n does not pend" in why(log(NEW, put("m")), InboxDrop(ids=("m", "n"), why="withdrawn"))
+    assert why(log(NEW, put("m")), InboxDrop(ids=("m", "n"), why="withdrawn")) == "n does not pend"
 
 
 def test_a_step_claims_the_oldest_of_each_lane_and_one_of_the_turns():
     inbox = (NEW, put("t1"), put("s1", "step"), put("t2"), put("s2", "step"), TurnStart())
     for lawful in ((), ("s1",), ("s1", "s2"), ("t1",), ("s2", "t1", "s1")):
         assert why(log(*inbox), claim(*lawful)) == ""
-    assert "oldest of the step lane, at most 4" in why(log(*inbox), claim("s2"))
-    assert "oldest of the turn lane, at most 1" in why(log(*inbox), claim("t2"))
-    assert "oldest of the turn lane, at most 1" in why(log(*inbox), claim("t1", "t2"))
-    assert "nobody does not pend" in why(log(*inbox), claim("s1", "t1", "nobody"))
+    assert why(log(*inbox), claim("s2")) == "it must claim the oldest of the step lane, at most 4"
+    assert why(log(*inbox), claim("t2")) == "it must claim the oldest of the turn lane, at most 1"
+    assert why(log(*inbox), claim("t1", "t2")) == "it must claim the oldest of the turn lane, at most 1"
+    assert why(log(*inbox), claim("s1", "t1", "nobody")) == "nobody does not pend"
 
 
 def test_a_step_that_resumes_claims_nothing_and_resumes_what_waits():
     asked = (*BEGUN, reply("c"), took("c"), got("c", "deferred"), StepEnd("done"), put("n"))
-    assert "claims no message" in why(log(*asked), StepStart(agent="a", digest="d", claims=("n",), resumes=("c",)))
-    assert "call x is neither deferred nor resumable" in why(log(*asked), resume("c", "x"))
+    assert (
+        why(log(*asked), StepStart(agent="a", digest="d", claims=("n",), resumes=("c",)))
+        == "a step that resumes calls claims no message"
+    )
+    assert why(log(*asked), resume("c", "x")) == "call x is neither deferred nor resumable"
     state = log(*asked, resume("c"))
     assert (state.phase, state.order, list(state.deferred)) == (Phase.ACTING, ["c"], [])
 
 
 def test_a_users_message_stands_directly_behind_its_step_start():
-    waits = "stands directly behind its step/start"
-    assert waits in why(log(*READY, PluginData("p/x", 1)), UserMessage(said("u")))
-    assert waits in why(log(*READY, request(), failed(action="retry")), UserMessage(said("u")))
+    waits = "a user/message stands directly behind its step/start"
+    assert why(log(*READY, PluginData("p/x", 1)), UserMessage(said("u"))) == waits
+    assert why(log(*READY, request(), failed(action="retry")), UserMessage(said("u"))) == waits
     assert why(log(*READY, UserMessage(said("u")), UserMessage(said("v"))), UserMessage(said("w"))) == ""
 
 
@@ -280,60 +283,59 @@ def test_a_users_message_is_one_that_was_claimed_or_one_that_a_hook_added():
     claimed = (NEW, put("m"), put("n"), TurnStart(), claim("m"))
     assert why(log(*claimed), UserMessage(said("m"))) == ""
     assert why(log(*claimed), UserMessage(said("added"))) == ""
-    assert "id n was used before" in why(log(*claimed), UserMessage(said("n")))
-    assert "id added was used before" in why(log(*claimed, UserMessage(said("added"))), UserMessage(said("added")))
+    assert why(log(*claimed), UserMessage(said("n"))) == "id n was used before"
+    assert why(log(*claimed, UserMessage(said("added"))), UserMessage(said("added"))) == "id added was used before"
 
 
 def test_attempts_count_on_and_name_a_header_that_stands_there():
-    assert "attempt 1 was due" in why(log(*READY), request(2))
+    assert why(log(*READY), request(2)) == "attempt 1 was due"
     retried = (*ASKING, failed(action="retry"))  # its request has seq 4
-    assert "attempt 2 was due" in why(log(*retried), request(1))
+    assert why(log(*retried), request(1)) == "attempt 2 was due"
     assert why(log(*retried), request(2, header=None, header_seq=4)) == ""
-    assert "no request with a header stands at seq 3" in why(log(*retried), request(2, header=None, header_seq=3))
-    assert "no request with a header stands at seq 0" in why(log(*READY), request(header=None))
-    assert "attempt 1 is open" in why(log(*ASKING), failed(2))
+    assert why(log(*retried), request(2, header=None, header_seq=3)) == "no request with a header stands at seq 3"
+    assert why(log(*READY), request(header=None)) == "no request with a header stands at seq 0"
+    assert why(log(*ASKING), failed(2)) == "attempt 1 is open"
 
 
 def test_after_a_stop_a_step_asks_no_more_and_the_next_step_does():
-    assert "the step's asking was stopped" in why(log(*ASKING, failed()), request(2))
+    assert why(log(*ASKING, failed()), request(2)) == "the step's asking was stopped"
     assert why(log(*ASKING, failed(), StepEnd("failed"), STEP), request(1)) == ""
 
 
 def test_a_call_is_taken_up_once_and_belongs_to_its_step():
     acting = (*ASKING, reply("c"))
-    assert "the step has no call x" in why(log(*acting), took("x"))
-    assert "call c was taken up before" in why(log(*acting, took("c")), took("c"))
-    assert "the step has no call c" in why(
-        log(*acting, took("c"), got("c"), StepEnd("done"), STEP, request(), reply()), took("c")
-    )
+    assert why(log(*acting), took("x")) == "the step has no call x"
+    assert why(log(*acting, took("c")), took("c")) == "call c was taken up before"
+    next_step = (StepEnd("done"), STEP, request(), reply())
+    assert why(log(*acting, took("c"), got("c"), *next_step), took("c")) == "the step has no call c"
 
 
 def test_results_stand_in_model_order_one_for_each_call_that_was_taken_up():
     acting = (*ASKING, reply("c", "d"))
-    assert "no tool/call c stands in this step" in why(log(*acting), got("c"))
-    assert "no tool/call x stands in this step" in why(log(*acting), got("x"))
+    assert why(log(*acting), got("c")) == "no tool/call c stands in this step"
+    assert why(log(*acting), got("x")) == "no tool/call x stands in this step"
     order = "results stand in the model's order, one for each call"
-    assert order in why(log(*acting, took("c"), took("d")), got("d"))
-    assert order in why(log(*acting, took("c"), got("c")), got("c"))
-    assert order in why(log(*acting, took("c"), took("d"), got("c"), got("d")), got("d"))
+    assert why(log(*acting, took("c"), took("d")), got("d")) == order
+    assert why(log(*acting, took("c"), got("c")), got("c")) == order
+    assert why(log(*acting, took("c"), took("d"), got("c"), got("d")), got("d")) == order
     assert why(log(*acting, took("d"), took("c"), got("c")), got("d")) == ""
 
 
 def test_a_step_is_done_with_a_reply_and_all_its_results():
-    assert "a step without a reply is not done" in why(log(*READY), StepEnd("done"))
+    assert why(log(*READY), StepEnd("done")) == "a step without a reply is not done"
     assert why(log(*READY), StepEnd("aborted")) == ""
     acting = (*ASKING, reply("c", "d"), took("c"), got("c"))
-    assert "call d has no result" in why(log(*acting), StepEnd("aborted"))
+    assert why(log(*acting), StepEnd("aborted")) == "call d has no result"
 
 
 @pytest.mark.parametrize("status", ["not_started", "outcome_unknown"])
 def test_only_repair_leaves_resumable_calls_and_only_such_as_never_settled(status):
     done = (*ASKING, reply("c"), took("c"), got("c", status))
-    assert "only repair leaves resumable calls" in why(log(*done), StepEnd("aborted", ("c",)))
+    assert why(log(*done), StepEnd("aborted", ("c",))) == "only repair leaves resumable calls"
     assert why(log(*done), StepEnd("interrupted", ("c",))) == ""
     settled = (*ASKING, reply("c"), took("c"), got("c", "ok"))
-    assert "call c is not resumable" in why(log(*settled), StepEnd("interrupted", ("c",)))
-    assert "call x is not resumable" in why(log(*settled), StepEnd("interrupted", ("x",)))
+    assert why(log(*settled), StepEnd("interrupted", ("c",))) == "call c is not resumable"
+    assert why(log(*settled), StepEnd("interrupted", ("x",))) == "call x is not resumable"
 
 
 # --- edits ------------------------------------------------------------------------------------------------------
@@ -372,24 +374,28 @@ def test_the_talk_stands_where_these_tests_think():
 def test_a_range_is_hidden_if_a_view_that_begins_with_the_user_is_left(first, last, left):
     state = log(*TALK)
     reason = why(state, edit(first, last))
-    assert reason == "" and seqs(state) == left if left is not None else "would not begin with a user's item" in reason
+    assert (
+        reason == "" and seqs(state) == left
+        if left is not None
+        else reason == "the view would not begin with a user's item"
+    )
 
 
 @pytest.mark.parametrize(("first", "last"), [(7, 7), (7, 10), (10, 11), (10, 10), (11, 15), (10, 15)])
 def test_a_message_and_its_results_are_hidden_together(first, last):
-    assert "a message and its results are edited together" in why(log(*TALK), edit(first, last))
+    assert why(log(*TALK), edit(first, last)) == "a message and its results are edited together"
 
 
 @pytest.mark.parametrize(("first", "last"), [(7, 10), (10, 11), (10, 15)])
 def test_a_message_and_its_results_are_replaced_together(first, last):
-    assert "a message and its results are edited together" in why(log(*TALK), edit(first, last, "short"))
+    assert why(log(*TALK), edit(first, last, "short")) == "a message and its results are edited together"
 
 
 def test_an_edit_names_live_items_the_first_of_them_first():
-    assert "no live item has seq 6" in why(log(*TALK), edit(6, 15))
-    assert "no live item has seq 16" in why(log(*TALK), edit(5, 16))
-    assert "last stands before first" in why(log(*TALK), edit(15, 5))
-    assert "no live item has seq 15" in why(log(*TALK, edit(5, 15, "short")), edit(15, 15))
+    assert why(log(*TALK), edit(6, 15)) == "no live item has seq 6"
+    assert why(log(*TALK), edit(5, 16)) == "no live item has seq 16"
+    assert why(log(*TALK), edit(15, 5)) == "last stands before first"
+    assert why(log(*TALK, edit(5, 15, "short")), edit(15, 15)) == "no live item has seq 15"
 
 
 def test_a_range_gives_way_to_one_context_message_that_the_plugin_put_there():
@@ -415,20 +421,47 @@ def test_one_result_is_replaced_for_the_same_call():
 
 def test_a_deferred_call_is_not_edited_away():
     waiting = (*BEGUN, reply("c"), took("c"), got("c", "deferred"), StepEnd("done"))
-    assert "a deferred call may not be edited away" in why(log(*waiting), edit(5, 9))
-    assert "a deferred call may not be edited away" in why(log(*waiting), edit(9, 9, "x"))
+    assert why(log(*waiting), edit(5, 9)) == "a deferred call may not be edited away"
+    assert why(log(*waiting), edit(9, 9, "x")) == "a deferred call may not be edited away"
+
+
+def test_a_result_beside_a_deferred_one_may_be_replaced():
+    waiting = (*BEGUN, reply("c", "d"), took("c"), took("d"), got("c"), got("d", "deferred"), StepEnd("done"))
+    assert why(log(*waiting), edit(10, 10, "redacted")) == ""
+
+
+def test_a_call_is_not_edited_away_from_the_result_that_ends_the_view():
+    assert why(log(*BEGUN, reply("c"), took("c"), got("c"), StepEnd("done")), edit(7, 7)) == (
+        "a message and its results are edited together"
+    )
 
 
 def test_while_a_reply_is_owed_an_edit_leaves_something_to_answer():
     owed = (*TALK, put("m3"), TurnStart(), claim("m3"), UserMessage(said("m3")))
-    assert "nothing would be left to answer" in why(log(*owed), edit(29, 29))
-    assert "nothing would be left to answer" in why(log(*owed), edit(5, 29))
+    assert why(log(*owed), edit(29, 29)) == "a reply is owed, and nothing would be left to answer"
+    assert why(log(*owed), edit(5, 29)) == "a reply is owed, and nothing would be left to answer"
     assert why(log(*owed), edit(29, 29, "shorter")) == ""
     assert why(log(*owed), edit(5, 23)) == ""
     assert log(*TALK).check_edit(edit(5, 15)) == ""
 
 
 # --- what events mean -------------------------------------------------------------------------------------------
+
+
+def test_a_log_that_says_nothing_means_nothing():
+    state = fold(())
+    assert (state.session, state.phase, state.seq, state.time, state.turn, state.step) == ("", Phase.NEW, 0, 0.0, 0, 0)
+    assert (state.attempt, state.stopped, state.answered, state.alone) == (0, False, 0, 0)
+    assert (state.parked, state.owed, state.last_deferred) == (False, False, False)
+    assert (state.pending, state.put_seq, state.ids, state.items, state.order) == ({}, {}, set(), [], [])
+    assert (state.calls, state.deferred, state.resumable) == ({}, {}, {})
+    assert state.last_reply is None and state.last_end is None and state.header is None
+    assert (state.header_seq, state.usage, state.size, state.digest, state.meta) == (0, Usage(), 0, "", SessionMeta())
+
+
+def test_an_event_is_the_kernels_and_required_if_nobody_says_otherwise():
+    event = State().stamp(NEW, 1.0)
+    assert (event.owner, event.required) == ("treadle", True)
 
 
 def test_what_is_put_pends_until_it_is_claimed_or_dropped():
@@ -461,7 +494,9 @@ def test_a_log_is_parked_by_an_ending_or_a_resume_until_a_wake_or_a_turn():
     assert log(*parked, put("m", wake=False)).parked
     assert not log(*parked, put("m")).parked
     assert not log(*parked, TurnStart()).parked
-    assert not log(NEW, RESUME, FORK).parked and log(NEW, RESUME, SWAP).parked
+    assert log(NEW, RESUME, SWAP).parked
+    for unparked in ((NEW, RESUME, FORK), (*parked, put("m")), (*parked, TurnStart())):
+        assert log(*unparked).parked is False
     assert log(*parked).last_end == parking
 
 
@@ -475,7 +510,7 @@ def test_turns_count_on_steps_begin_anew_and_so_do_attempts():
 def test_a_reply_is_owed_by_the_last_of_what_was_said():
     assert log(*BEGUN).owed
     assert not log(NEW, put("m")).owed
-    assert not log(*BEGUN, reply(text="words")).owed
+    assert log(*BEGUN, reply(text="words")).owed is False
     assert not log(*BEGUN, reply()).owed  # an empty answer is one
     acting = (*BEGUN, reply("c", "d"), took("c"), took("d"))
     assert log(*acting, got("c")).owed
@@ -530,6 +565,7 @@ def test_a_late_result_that_was_answered_over_stands_at_its_own_place_and_names_
     assert (message.id, message.role, message.origin) == ("c:late", "context", "call:c")
     assert message.text == "[Result of the earlier call tool-c (c), status error]\nlate"
     assert shown(state)[2] == (9, "tool", "result")  # the placeholder stays
+    assert seqs(state)[-1] == state.seq
 
 
 def test_a_result_reads_as_a_tool_message_of_its_own():
@@ -546,6 +582,26 @@ def test_repair_makes_calls_resumable_once_until_the_next_step():
     state = log(*cut, StepEnd("interrupted", ("c", "d")), resume("d"), took("d"), got("d", text="ran"))
     assert shown(state)[-1][1:] == ("tool", "ran") and not state.resumable
     assert not log(*cut, StepEnd("interrupted")).resumable
+
+
+def test_a_resumed_call_that_repair_cut_off_again_takes_its_place_when_it_runs_at_last():
+    calls = (reply("c", "d", "e"), took("c", "safe"), took("d"), took("e"), got("c", "deferred"), got("d"), got("e"))
+    waiting = (*BEGUN, *calls, StepEnd("done"), END, TurnStart(), resume("c"), took("c", "safe"))
+    cut = (got("c", "outcome_unknown", "cut"), StepEnd("interrupted", ("c",)), END)
+    state = log(*waiting, *cut)
+    place = shown(state)[2]
+    assert place[1:] == ("tool", "cut") and state.resumable["c"].placeholder == place[0]
+    state = log(*waiting, *cut, TurnStart(), resume("c"), took("c", "safe"), got("c", text="at last"))
+    assert [each[1:] for each in shown(state)] == [
+        ("user", "words"), ("assistant", ""), ("tool", "at last"), ("tool", "result"), ("tool", "result"),
+    ]  # fmt: skip
+
+
+def test_a_resumable_call_whose_result_was_edited_away_is_told_of_at_the_end():
+    cut = (*BEGUN, reply("c"), took("c"), got("c", "not_started"), StepEnd("interrupted", ("c",)), END, edit(7, 9))
+    state = log(*cut, TurnStart(), resume("c"), took("c"), got("c", text="ran"))
+    head = "[Result of the earlier call tool-c (c), status ok]\n"
+    assert [each[1:] for each in shown(state)] == [("user", "words"), ("context", f"{head}ran")]
 
 
 def test_usage_is_summed_over_the_turn_and_begins_anew_with_the_next():
@@ -573,6 +629,11 @@ def test_turns_alone_are_counted_from_the_last_message_from_outside():
         END,
     )
     assert log(NEW, *inside).alone == 1
+    again = [
+        attrs.evolve(each, message=attrs.evolve(each.message, id="q")) if hasattr(each, "message") else each
+        for each in inside
+    ]
+    assert log(NEW, *inside, *[claim("q") if each == claim("p") else each for each in again]).alone == 2
     outside = (TurnStart(), STEP, UserMessage(said("o")))
     assert log(NEW, *inside, *outside).alone == 0
 
@@ -587,6 +648,7 @@ def test_what_plugins_calls_and_turns_say_does_not_come_from_outside(origin, out
 def test_of_title_labels_and_metadata_the_last_that_was_said_counts():
     state = log(NEW, SessionMeta(title="a", labels=("x",)), SessionMeta(labels=()), SessionMeta(metadata={"k": 1}))
     assert state.meta == SessionMeta(title="a", labels=(), metadata={"k": 1})
+    assert log(NEW, SessionMeta(labels=("x", "y"))).meta.labels == ("x", "y")
 
 
 def test_a_fork_begins_with_an_empty_inbox_and_nothing_waiting():
@@ -619,6 +681,14 @@ def test_the_digest_is_the_same_looked_at_often_or_once_and_new_after_an_edit():
     edited.apply(edited.stamp(edit(5, 15, "short"), 0.0))
     assert edited.digest != once.digest
     assert (edited.digest, edited.size) == ((fresh := log(*TALK, edit(5, 15, "short"))).digest, fresh.size)
+
+
+def test_after_an_edit_the_digest_is_that_of_what_is_left():
+    state = log(*BEGUN, reply(text="answer"), StepEnd("done"), END)
+    assert state.digest
+    state.apply(state.stamp(edit(5, 7, "short"), 0.0))
+    left = b'["context","edit:10",[["Text","short",null]]]'
+    assert state.digest == hashlib.blake2b(left, digest_size=16, key=b"").hexdigest() and state.size == len(left)
 
 
 def test_views_made_before_stay_what_they_were():

@@ -147,7 +147,6 @@ class State:
         self.usage = Usage()  # of the open or last turn
         self.size = 0  # bytes of the view's messages in canonical form, as far as digested
         self.meta = SessionMeta()
-        self._resuming = False
         self._concluded = False
         self._claims: set[str] | None = None  # ids the step/start just before claimed; None once it is past
         self._reply_seq = 0
@@ -383,7 +382,6 @@ class State:
         self.step += 1
         self.attempt, self.stopped, self._concluded = 0, False, False
         self.calls, self.order, self.answered = {}, [], 0
-        self._resuming = bool(data.resumes)
         for call_id in data.resumes:
             waiting = self.deferred.pop(call_id, None) or self.resumable[call_id]
             self.calls[call_id] = CallState(waiting.call, waiting.placeholder)
@@ -462,7 +460,8 @@ class State:
         self.items, self._chain, self._chained, self.size = items, b"", 0, 0
 
     def _fold_step_end(self, data: StepEnd) -> None:
-        seqs = {item.message.id: item.seq for item in self.items[-len(self.order) - 1 :]} if data.resumable else {}
+        # A resumed call's result may stand far up, in its placeholder's place.
+        seqs = {item.message.id: item.seq for item in self.items} if data.resumable else {}
         for call_id in data.resumable:
             call = self.calls[call_id]
             self.resumable[call_id] = Waiting(call.call, seqs.get(f"{call_id}:result", call.placeholder))
