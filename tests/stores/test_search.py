@@ -1,6 +1,7 @@
 """Words are found in any store, by an index or by reading, and both agree."""
 
 import sqlite3
+from contextlib import closing
 
 import pytest
 from stores.kinds import KINDS
@@ -114,15 +115,14 @@ async def test_a_file_that_nobody_searches_has_no_index_and_a_deleted_text_leave
     store = make("sqlite")
     await written(store, "a", [opening(), user(2, "secret")])
     file = store.database.path
-    with sqlite3.connect(file) as connection:
+    with closing(sqlite3.connect(file)) as connection:
         assert connection.execute("select count(*) from sqlite_master where name like 'search%'").fetchone() == (0,)
     assert await places(store, "secret") == [("a", 2)]
     await store.delete("a")
-    with sqlite3.connect(file) as connection:
+    with closing(sqlite3.connect(file)) as connection:
         assert connection.execute("select count(*) from search_texts").fetchone() == (0,)
         match = "select count(*) from search_texts_fts where search_texts_fts match 'secret'"
         assert connection.execute(match).fetchone() == (0,)
-    connection.close()
 
 
 async def test_a_damaged_session_is_reported_and_the_others_are_searched(make, tmp_path):

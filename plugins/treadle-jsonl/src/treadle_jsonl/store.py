@@ -49,6 +49,7 @@ class JsonlStore:
         self._ref = ref
         self._news: dict[str, anyio.Event] = {}
         self._writers: list[JsonlLog] = []
+        self._named: set[Path] = set()  # files whose name the disk has
         self._closed = False
 
     @property
@@ -130,8 +131,11 @@ class JsonlStore:
     async def make_durable(self, path: Path) -> None:
         """Wait until the disk has a file and its name, if the store is so set. Raises `StoreFault`."""
         if self.settings.durability == "full":
+            # A new file's name is in its folder, which is flushed apart (man 2 fsync).
+            paths = [path] if path in self._named else [path, path.parent]
             try:
-                await anyio.to_thread.run_sync(_flush, path)
+                await anyio.to_thread.run_sync(_flush, paths)
+                self._named.add(path)
             except OSError as error:
                 raise StoreFault("*", f"{path}: {error.strerror or error}; it may not have reached the disk") from error
 
@@ -272,6 +276,7 @@ class JsonlStore:
         places = self.places
         for path in (places.posts(session_id), places.archived(session_id), places.session(session_id)):
             path.unlink(missing_ok=True)
+            self._named.discard(path)
         torn = places.torn(session_id, 0)
         for path in torn.parent.glob(f"{torn.stem}.*") if torn.parent.is_dir() else ():
             if path.stem == torn.stem:
@@ -296,9 +301,8 @@ class JsonlStore:
             await log.close()
 
 
-def _flush(path: Path) -> None:
-    # A new file's name is in its folder, which is flushed apart (man 2 fsync).
-    for each in (path, path.parent):
+def _flush(paths: Sequence[Path]) -> None:
+    for each in paths:
         descriptor = os.open(each, os.O_RDONLY)
         try:
             os.fsync(descriptor)
