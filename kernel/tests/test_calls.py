@@ -184,6 +184,14 @@ async def test_whatever_a_body_raises_is_an_error_the_model_reads(error, sync):
     assert (status, type(error).__name__ in text) == ("error", True)
 
 
+async def test_a_sync_tools_own_keyboard_interrupt_is_an_error_the_model_reads():
+    def body():
+        raise KeyboardInterrupt
+
+    status, text = await answered(Tool(name="t", call=body), "{}")
+    assert (status, "KeyboardInterrupt" in text) == ("error", True)
+
+
 async def test_sync_tools_see_the_callers_context_variables_in_a_worker_thread():
     variable = contextvars.ContextVar("v", default="unset")
     seen = []

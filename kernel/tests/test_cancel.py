@@ -499,13 +499,15 @@ async def test_a_body_whose_host_is_cancelled_was_cancelled_and_did_not_time_out
 @pytest.fixture
 def on_asyncio(anyio_backend):
     """Tasks that are cancelled as such, past every shield, exist on asyncio alone."""
-    if anyio_backend != "asyncio":
-        pytest.skip("trio cancels scopes, never tasks")
     import asyncio
 
     return asyncio
 
 
+ASYNCIO_ALONE = pytest.mark.parametrize("anyio_backend", ["asyncio"])  # trio cancels scopes, never tasks
+
+
+@ASYNCIO_ALONE
 @pytest.mark.parametrize("kind", ["append", "sync"])
 async def test_a_task_that_is_cancelled_while_it_puts_a_message_harms_neither_message_nor_session(kind, on_asyncio):
     stepper = Stepper(hold={kind})
@@ -521,6 +523,7 @@ async def test_a_task_that_is_cancelled_while_it_puts_a_message_harms_neither_me
         assert [m.text for m in driver.view] == ["hi", "one", "again", "two"]
 
 
+@ASYNCIO_ALONE
 async def test_a_task_that_is_cancelled_again_while_its_driver_closes_leaves_the_session_closed_and_free(on_asyncio):
     async def run():
         async with stack.open(agent, "s") as driver:

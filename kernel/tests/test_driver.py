@@ -1,5 +1,8 @@
 """The handle: steer, follow-up, inject, withdraw, receipts, parked endings, maintenance, watching."""
 
+import gc
+import weakref
+
 import anyio
 import pytest
 
@@ -697,3 +700,19 @@ async def test_tc_093_receipts_tell_what_was_taken_from_what_was_queued_and_what
 
 
 ADD_ONE = Tool(name="t", call=lambda: "x", parameters=ANY)
+
+
+async def test_a_closed_driver_is_freed_without_the_collector():
+    async def body():
+        return "x"
+
+    model = ScriptModel([call("t"), "ok"])
+    gc.disable()
+    try:
+        async with Stack().open(Agent(model=model, tools=[Tool(name="t", call=body)])) as driver:
+            assert (await driver.prompt("hi")).text == "ok"
+        seen = weakref.ref(driver)
+        del driver
+        assert seen() is None
+    finally:
+        gc.enable()

@@ -6,7 +6,7 @@ import anyio
 import attrs
 import pytest
 
-from treadle import Agent, Answer, Deny, Halt, Limits, Stack, Text, Tool, hookimpl
+from treadle import Agent, Answer, CallContext, Deny, Halt, Limits, Stack, Text, Tool, hookimpl
 from treadle.errors import CompositionError, Parked, PluginError, UnreadableLog, UsageError
 from treadle.hooks import JOINS, Specs
 from treadle.store import MemoryStore
@@ -431,6 +431,39 @@ async def test_observers_get_the_turns_context_also_with_its_end_and_none_outsid
     assert [each for each in seen if each[0] == "inbox/put"] == [("inbox/put", None, None)] * 2
 
 
+async def test_wrappers_may_note_and_each_note_is_its_own_plugins():
+    class Wraps:
+        def __init__(self, name):
+            self.name = name
+
+        @hookimpl
+        async def around_model(self, call_next, request, context):
+            context.note("before")
+            reply = await call_next(request)
+            context.note("after")
+            return reply
+
+        @hookimpl
+        async def around_tool(self, call_next, call, context):
+            context.note("tool")
+            answer = await call_next(call)
+            context.note("tool-after")
+            return answer
+
+    def body(context: CallContext):
+        context.note("body")
+        return "ok"
+
+    agent = Agent(model=ScriptModel([call("t"), "ok"]), tools=[Tool(name="t", call=body)])
+    async with Stack([Wraps("a"), Wraps("b")]).open(agent) as driver:
+        await driver.prompt("hi")
+        notes = [e.type for e in await driver.read() if e.owner != "treadle"]
+    assert notes == [
+        "a/before", "b/before", "b/after", "a/after", "a/tool", "b/tool", "app/body", "b/tool-after", "a/tool-after",
+        "a/before", "b/before", "b/after", "a/after",
+    ]  # fmt: skip
+
+
 async def test_tc_105_an_outer_wrapper_is_torn_down_before_the_call_returns_and_sees_what_the_inner_raised():
     seen = []
 
@@ -471,3 +504,38 @@ def test_tc_105_a_generator_wrapper_is_refused():
 
     with pytest.raises(CompositionError, match="generator wrappers are not awaited"):
         Stack([Old()])
+
+
+class Guard:
+    def __init__(self, name, seconds):
+        self.name, self.seconds = name, seconds
+
+    @hookimpl
+    async def before_tool(self):
+        await anyio.sleep(self.seconds)
+
+
+class Faults:
+    def __init__(self):
+        self.seen = []
+
+    @hookimpl
+    def on_hook_error(self, hook, plugin, error):
+        self.seen.append((hook, plugin, type(error)))
+
+
+async def test_each_guard_has_hook_seconds_of_its_own():
+    faults = Faults()
+    slow = [Guard(name, 0.3) for name in ("a", "b", "c")]  # together more than one may take
+    agent = Agent(model=ScriptModel([call("t"), "ok"]), tools=[T], limits=Limits(hook_seconds=0.8))
+    result = await Stack([*slow, faults]).run(agent, "hi")
+    assert (results(result.messages)[0].status, faults.seen) == ("ok", [])
+
+
+async def test_a_guard_that_times_out_is_named_and_those_behind_it_are_asked():
+    faults = Faults()
+    guards = [Guard("quick", 0), Guard("hangs", 3600), Guard("behind", 0), Guard("hangs-too", 3600)]
+    agent = Agent(model=ScriptModel([call("t"), "ok"]), tools=[T], limits=Limits(hook_seconds=0.05))
+    result = await Stack([*guards, faults]).run(agent, "hi")
+    assert results(result.messages)[0].status == "denied"
+    assert faults.seen == [("before_tool", "hangs", TimeoutError), ("before_tool", "hangs-too", TimeoutError)]

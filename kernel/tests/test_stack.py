@@ -410,3 +410,50 @@ async def test_a_stacks_clock_stamps_every_event_also_those_of_a_fork():
     await stack.run(Agent(model=ScriptModel(["ok"])), "hi", session="s")
     child = await stack.sessions().fork("s")
     assert {event.time for event in await stack.sessions().read(child)} == {12.5}
+
+
+async def test_runs_at_once_on_a_stack_that_nobody_opened_share_one_opening():
+    from contextlib import asynccontextmanager
+
+    seen = []
+
+    class Slow:
+        @hookimpl
+        @asynccontextmanager
+        async def lifespan(self):
+            await anyio.lowlevel.checkpoint()
+            seen.append("open")
+            try:
+                yield
+            finally:
+                seen.append("closed")
+
+    stack = Stack([Slow()])
+    texts = []
+
+    async def one(n):
+        texts.append((await stack.run(Agent(model=ScriptModel([f"answer {n}"])), "hi")).text)
+
+    async with anyio.create_task_group() as group:
+        for n in range(5):
+            group.start_soon(one, n)
+    assert sorted(texts) == [f"answer {n}" for n in range(5)]
+    assert seen == ["open", "closed"] and not stack.is_open
+
+
+async def test_two_who_attach_at_once_get_the_same_driver():
+    class Late(MemoryStore):
+        async def open(self, session_id, write):
+            await anyio.lowlevel.checkpoint()
+            return await super().open(session_id, write)
+
+    got = []
+    agent = Agent(model=ScriptModel(["ok"]))
+    async with Stack(store=Late()) as stack, anyio.create_task_group() as group:
+
+        async def one():
+            got.append(await stack.attach(agent, "s"))
+
+        group.start_soon(one)
+        group.start_soon(one)
+    assert len(got) == 2 and got[0] is got[1]

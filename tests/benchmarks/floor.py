@@ -90,6 +90,13 @@ def turns(steps=None, calls=1, tool="add", plugins=0):
     return run, lambda: script.asked
 
 
+async def many(count):
+    """Turns of two steps at once; returns how often the model was asked."""
+    run, asked = turns()
+    await asyncio.gather(*[run() for _ in range(count)])
+    return asked()
+
+
 def deltas(count):
     """A coroutine function that streams a reply to its caller and returns how many characters arrived."""
 

@@ -149,6 +149,16 @@ def turns(
     return run, lambda: model.asked
 
 
+async def many(count: int) -> int:
+    """Turns of two steps at once, over one open stack; returns how often the model was asked."""
+    model = Scripted()
+    agent = _agent(model)
+    async with Stack() as stack, anyio.create_task_group() as group:
+        for _ in range(count):
+            group.start_soon(stack.run, agent, "What is 1 plus 2? Use the tool.")
+    return model.asked
+
+
 def deltas(count: int) -> Callable[[], Awaitable[int]]:
     """A coroutine function that streams a reply to its caller and returns how many characters arrived."""
     agent, stack = _agent(Talking(count)), Stack()

@@ -1,4 +1,4 @@
-"""The code of the README and of the tutorial runs as it stands, and prints what the page shows."""
+"""The code of the README, of the tutorial and of the how-to pages runs as it stands, and prints what the page shows."""
 
 import doctest
 import os
@@ -11,7 +11,7 @@ import pytest
 from house.pages import blocks, write_files
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [path for path in (ROOT / "README.md", *sorted((ROOT / "docs" / "tutorial").glob("*.md"))) if path.exists()]
+PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/tutorial/*.md")), *sorted(ROOT.glob("docs/how-to/*.md"))]
 LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)")
 
 

@@ -9,7 +9,7 @@ from .context import Allow, Answer, CallContext, Defer, Deny, Halt, Retry, ToolA
 from .driver import Driver
 from .errors import ProviderError, TreadleError
 from .events import Event
-from .functions import tool
+from .functions import ToolSet, agent_tool, tool
 from .hooks import Delta, hookimpl
 from .messages import Document, Image, Message, Text, Usage
 from .results import Receipt, Result
@@ -21,5 +21,5 @@ __version__ = VERSION
 __all__ = [
     "Agent", "Allow", "Answer", "CallContext", "Defer", "Delta", "Deny", "Document", "Driver", "Event", "Halt",
     "Image", "Limits", "Message", "ProviderError", "Receipt", "Result", "Retry", "Stack", "Stream", "Text", "Tool",
-    "ToolAnswer", "TreadleError", "TurnContext", "Usage", "hookimpl", "tool",
+    "ToolAnswer", "ToolSet", "TreadleError", "TurnContext", "Usage", "agent_tool", "hookimpl", "tool",
 ]  # fmt: skip

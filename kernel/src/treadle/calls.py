@@ -266,6 +266,8 @@ class Work:
             return await self._invoke(run, tool, run.asked)
 
         async def innermost(asked: AskedCall) -> ToolAnswer:
+            if run.context is not None:
+                run.context.author = ""  # the body's notes are the application's, not a wrapper's
             return await self._invoke(run, tool, asked)
 
         return await host.around_tool(innermost, run.asked, run.context)
@@ -285,7 +287,7 @@ class Work:
         # The thread is shielded, so that a cancel lets it finish in the grace period; `hard` leaves it behind.
         with run.hard:
             value = await anyio.to_thread.run_sync(
-                lambda: tool.call(**keywords), abandon_on_cancel=True, limiter=anyio.CapacityLimiter(1)
+                _in_thread, tool, keywords, abandon_on_cancel=True, limiter=anyio.CapacityLimiter(1)
             )
             return as_answer(await _awaited(value))
         raise TimeoutError("left behind")
@@ -334,6 +336,7 @@ class Work:
     async def _answer(self, run: Run, result: ToolResult) -> None:
         data: list[Data] = [] if self._is_called(run) else [self._unbegun(run)]
         await self.turn.session.append(*data, result)
+        run.context = None  # it refers back to here
 
     def _unbegun(self, run: Run) -> ToolCall:
         return ToolCall(call_id=run.call.id, arguments=run.arguments, replay="never")
@@ -407,6 +410,14 @@ class Work:
             run = self.runs[self.logged]
             result = await self._passed_in_time(run) if run.begun else _never_begun(run)
             await self._answer(run, result)
+
+
+def _in_thread(tool: Tool, keywords: Mapping[str, Any]) -> object:
+    """Call a sync tool. A `KeyboardInterrupt` here is its own idea: signals reach the main thread alone."""
+    try:
+        return tool.call(**keywords)
+    except KeyboardInterrupt as error:
+        return _fault(tool, error)
 
 
 def truncated(calls: Sequence[Call]) -> list[Data]:

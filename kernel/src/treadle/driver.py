@@ -7,7 +7,7 @@ cancels, watches or waits. A connection that goes away ends nothing here.
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
 from functools import partial
@@ -20,7 +20,7 @@ from anyio.abc import TaskGroup
 
 from .agent import Agent, Limits
 from .context import Allow, Answer, Decision, Deny, TurnContext
-from .errors import Closed, Reentrant, TreadleError, UsageError
+from .errors import Closed, Reentrant, StoreFault, TreadleError, UsageError
 from .events import (
     AssistantMessage,
     ContextEdit,
@@ -53,6 +53,9 @@ from .view import View
 from .watch import Watch
 
 T = TypeVar("T")
+
+POSTS_AGAIN_SECONDS = 5.0
+"""How long a driver waits before it asks a store for posts again that could not answer."""
 Reach = Literal["model", "call", "turn", "all"]
 Status = Literal["idle", "running", "closed"]
 
@@ -482,6 +485,8 @@ class Driver:
                 await self._session.sync()
         finally:
             await self._session.log.close()
+            self._session.let_go()
+            self._context = None
 
     def _finish_closing(self) -> None:
         if self.status != "closed":
@@ -707,16 +712,32 @@ class Driver:
     # --- posts ---------------------------------------------------------------------------------------------
 
     async def take_posts(self) -> None:
-        """Turn what others posted into events, for as long as the driver lives. A post arrives once."""
-        async for post in self._session.log.posted():
+        """Turn what others posted into events, for as long as the driver lives. A post arrives once.
+
+        A store that cannot be asked is reported and asked again later; it takes down neither this driver nor another.
+        """
+        taken: set[str] = set()
+        while self.status != "closed":
+            try:
+                return await self._take_from(self._session.log.posted(), taken)
+            except TreadleError as error:
+                self.host.report("post", "app", error)
+                if not isinstance(error, StoreFault):
+                    return  # damaged or deleted: asking again gives the same
+                await anyio.sleep(POSTS_AGAIN_SECONDS)
+
+    async def _take_from(self, posts: AsyncIterator[Post], taken: set[str]) -> None:
+        async for post in posts:
             if self.status == "closed":
                 return
-            try:
-                await self._take_post(post)
-            except UsageError as error:
-                self.host.report("post", "app", error)
-            except TreadleError:
-                return  # closing, or the store failed: the post waits for the next writer
+            if post.id not in taken:
+                try:
+                    await self._take_post(post)
+                except UsageError as error:
+                    self.host.report("post", "app", error)
+                except TreadleError:
+                    return  # closing, or the store failed: the post waits for the next writer
+                taken.add(post.id)  # a cancel that could not be forgotten must not reach the next turn
             await self._session.log.forget([post.id])
 
     async def _take_post(self, post: Post) -> None:

@@ -113,19 +113,31 @@ class Host:
         take: Callable[[Row, Any], None],
         keep_author: bool = True,
     ) -> None:
-        """Call each implementation; a fault goes to `take` as an exception and never stops the others."""
-        for row in self.rows[hook]:
-            if keep_author and context is not None:
-                context.author = row.plugin
-            seconds = _limits(context).hook_seconds if context is not None else 30.0
-            with _bounded((row,), seconds) as bound:
-                try:
-                    answer = row.call(*args)
-                    if answer is not None and hasattr(answer, "__await__"):
-                        answer = await answer
-                except Exception as error:
-                    answer = error
-            take(row, TimeoutError(f"no answer within {seconds:g} s") if bound.late else answer)
+        """Call each implementation; a fault goes to `take` as an exception and never stops the others.
+
+        They share a scope, which costs more than most hooks do. One that times out ends it; those behind get another.
+        """
+        rows, at = self.rows[hook], 0
+        seconds = _limits(context).hook_seconds if context is not None else 30.0
+        while at < len(rows):
+            with _bounded(rows[at:], seconds) as bound:
+                for row in rows[at:]:
+                    if keep_author and context is not None:
+                        context.author = row.plugin
+                    bound.renew()
+                    try:
+                        answer = row.call(*args)
+                        if answer is not None and hasattr(answer, "__await__"):
+                            answer = await answer
+                    except Exception as error:
+                        answer = error
+                    take(row, answer)
+                    at += 1
+                    if bound.over:
+                        break
+            if bound.late:
+                take(rows[at], TimeoutError(f"no answer within {seconds:g} s"))
+                at += 1
         if keep_author and context is not None:
             context.author = ""
 
@@ -350,11 +362,24 @@ class Host:
 class _bounded:
     """A scope of `seconds` around hooks that may wait; none around sync ones, which it would only slow down."""
 
-    __slots__ = ("_scope", "late", "plugin")
+    __slots__ = ("_began", "_scope", "_seconds", "late", "plugin")
 
     def __init__(self, rows: Rows, seconds: float) -> None:
         self.plugin, self.late = "", False
-        self._scope = CancelScope(deadline=current_time() + seconds) if any(row.is_async for row in rows) else None
+        self._scope: CancelScope | None = None
+        if any(row.is_async for row in rows):
+            self._began, self._seconds = current_time(), seconds
+            self._scope = CancelScope(deadline=self._began + seconds)
+
+    @property
+    def over(self) -> bool:
+        """Whether the time was up, though the hook may have answered all the same."""
+        return self._scope is not None and self._scope.cancel_called
+
+    def renew(self) -> None:
+        """Give the hook that comes next its own time, unless those before took next to none of it."""
+        if self._scope is not None and (now := current_time()) - self._began > self._seconds / 100:
+            self._began, self._scope.deadline = now, now + self._seconds
 
     def __enter__(self) -> _bounded:
         if self._scope is not None:
@@ -374,13 +399,22 @@ def _limits(context: Any) -> Any:
 
 
 def _wrapped(row: Row, call_next: Callable[[Any], Awaitable[T]], context: Any, hook: str, kind: type[T]) -> Any:
-    async def call(value: Any) -> T:
+    async def inner(value: Any) -> T:
         try:
-            answer = await row.call(call_next, value, context)
+            return await call_next(value)
+        finally:
+            context.author = row.plugin  # an inner wrapper or hook has had the pen meanwhile
+
+    async def call(value: Any) -> T:
+        context.author = row.plugin
+        try:
+            answer = await row.call(inner, value, context)
         except (ProviderError, PluginError):
             raise
         except Exception as error:
             raise PluginError(row.plugin, hook, error) from error
+        finally:
+            context.author = ""
         if not isinstance(answer, kind):
             raise PluginError(row.plugin, hook, f"it returned {_kind(answer)}, not {kind.__name__}")
         return answer

@@ -736,7 +736,8 @@ class Ask:
 
 
 def _delta(turn: Turn, kind: Any, text: str, key: str | int = "") -> Delta:
-    return Delta(kind=kind, text=text, turn=turn.state.turn, step=turn.state.step, attempt=turn.state.attempt, key=key)
+    state = turn.session.state
+    return Delta(kind=kind, text=text, turn=state.turn, step=state.step, attempt=state.attempt, key=key)
 
 
 def _guess(state: State, parts: Sequence[Any]) -> Usage:

@@ -15,6 +15,7 @@ only stacks that name it), `required_events` (names of its notes without which a
 An entry point of the group `treadle` names it: `shout = "treadle_shout:Shout"`.
 """
 
+from .adapter import AdaptedStore, History
 from .agent import Agent, Limits
 from .context import (
     Allow,
@@ -104,6 +105,7 @@ from .model import (
     ToolSchema,
     Whole,
 )
+from .search import Found, Searching, said_in, search_sessions, words_in
 from .store import (
     Capabilities,
     Log,
@@ -119,9 +121,11 @@ from .store import (
     described,
 )
 from .tools import Tool
+from .transfer import export_sessions, import_sessions, message_to_plain, messages_of
 from .view import View
 
 __all__ = [
+    "AdaptedStore",
     "Agent",
     "Allow",
     "Answer",
@@ -143,7 +147,9 @@ __all__ = [
     "Event",
     "Finish",
     "FinishReason",
+    "Found",
     "Halt",
+    "History",
     "Image",
     "InboxDrop",
     "InboxPut",
@@ -181,6 +187,7 @@ __all__ = [
     "Request",
     "Result",
     "Retry",
+    "Searching",
     "SessionBusy",
     "SessionFilter",
     "SessionInfo",
@@ -215,8 +222,15 @@ __all__ = [
     "as_parts",
     "described",
     "estimate_tokens",
+    "export_sessions",
     "hookimpl",
     "hookspec",
+    "import_sessions",
+    "message_to_plain",
+    "messages_of",
     "new_id",
+    "said_in",
+    "search_sessions",
     "whole_result",
+    "words_in",
 ]

@@ -54,15 +54,19 @@ class Session:
         self.log, self.state, self.clock = log, state, clock
         self.notes: list[Note] = []
         self.fault: TreadleError | None = None
-        self.committed: Callable[[Sequence[Event]], None] = lambda events: None
-        self.notify: Callable[[Event], Awaitable[None]] | None = None
-        self.failed: Callable[[TreadleError], None] = lambda fault: None
-        self.refused: Callable[[Note, str], None] = lambda note, reason: None
+        self.let_go()
         self._opening: SessionOpen | None = opening
         self.suspends, self._store_seconds = suspends, store_seconds
         self._lock = Lock(fast_acquire=True)
         self._told: deque[Event] = deque()
         self._telling = False
+
+    def let_go(self) -> None:
+        """Call the owner no more, so that what belonged to a closed session is freed at once, not by the collector."""
+        self.committed: Callable[[Sequence[Event]], None] = lambda events: None
+        self.notify: Callable[[Event], Awaitable[None]] | None = None
+        self.failed: Callable[[TreadleError], None] = lambda fault: None
+        self.refused: Callable[[Note, str], None] = lambda note, reason: None
 
     # --- writing -------------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
+from threading import get_ident
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -82,6 +83,10 @@ class Stack:
         self._portal: BlockingPortal | None = None
         self._portal_exits: list[Any] = []
         self._attached: dict[tuple[str, str], Driver] = {}
+        self._opening = False
+        self._opened = anyio.Event()
+        self._thread = 0
+        self._attaching = anyio.Lock()
         self._holders = 0
         self._freed = anyio.Event()
 
@@ -157,26 +162,35 @@ class Stack:
         return self._exits is not None
 
     async def __aenter__(self) -> Stack:
-        if self._exits is not None:
-            raise UsageError("This stack is open already. Use it, or make another.")
-        async with AsyncExitStack() as exits:
-            self._group = await exits.enter_async_context(_Group())
-            exits.push_async_callback(self._close_stores)
-            await self.host.enter(self, exits)
-            exits.push_async_callback(self._close_attached)
-            self._exits = exits.pop_all()
+        if self._exits is not None or self._opening:
+            raise UsageError("This stack is open already, or opens just now. Use it, or make another.")
+        self._opening = True
+        try:
+            async with AsyncExitStack() as exits:
+                self._group = await exits.enter_async_context(_Group())
+                exits.push_async_callback(self._close_stores)
+                await self.host.enter(self, exits)
+                exits.push_async_callback(self._close_attached)
+                self._exits = exits.pop_all()
+            self._thread = get_ident()
+        finally:
+            self._opening = False
+            self._opened.set()
+            self._opened = anyio.Event()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         exits = self._exits
-        while exits is not None and self._holders:
-            await self._freed.wait()
-        self._exits = None
-        if exits is not None:
-            await exits.__aexit__(kind, error, trace)
-        self._group = None
+        try:
+            while exits is not None and self._holders:
+                await self._freed.wait()
+        finally:
+            self._exits = None
+            if exits is not None:
+                await exits.__aexit__(kind, error, trace)
+            self._group = None
 
     def hold(self) -> None:
         """A turn uses this stack: it does not close before `let_go`."""
@@ -265,12 +279,20 @@ class Stack:
         `settings` as for `run`: user, deps, metadata, output, limits. Raises `SessionBusy` if another holds the
         session, `UnknownReference` for a model or store that no plugin opens.
         """
+        while self._opening:
+            await self._opened.wait()
         if not self.is_open:
-            async with self, self.open(agent, session, **settings) as driver:
+            async with self, self.open_at(*self._located(session), agent, **settings) as driver:
                 yield driver
             return
-        async with self.open_at(*self._located(session), agent, **settings) as driver:
-            yield driver
+        if self._thread != get_ident():
+            raise UsageError("This stack is open in another thread's event loop. Use it there, or make another.")
+        self.hold()  # whoever opened it for one run leaves it open for this one too
+        try:
+            async with self.open_at(*self._located(session), agent, **settings) as driver:
+                yield driver
+        finally:
+            self.let_go()
 
     @asynccontextmanager
     async def open_at(self, store: Store, session_id: str, agent: Agent, **settings: Any) -> AsyncIterator[Driver]:
@@ -291,13 +313,14 @@ class Stack:
             raise UsageError("attach() needs an open stack. Enter it first: async with stack: ...")
         store, session_id = self._located(session)
         key = (store.ref, session_id)
-        driver = self._attached.get(key)
-        if driver is None or driver.status == "closed":
-            driver = await self._driver(agent, store, session_id, self._group, settings)
-            self._attached[key] = driver
-            driver.on_closed = lambda closed: self._detach(key, closed)
-            driver.on_idle = self._close_idle
-        return driver
+        async with self._attaching:  # two who come at once get the same
+            driver = self._attached.get(key)
+            if driver is None or driver.status == "closed":
+                driver = await self._driver(agent, store, session_id, self._group, settings)
+                self._attached[key] = driver
+                driver.on_closed = lambda closed: self._detach(key, closed)
+                driver.on_idle = self._close_idle
+            return driver
 
     def _detach(self, key: tuple[str, str], driver: Driver) -> None:
         if self._attached.get(key) is driver:

@@ -43,6 +43,7 @@ class Watch:
     def __init__(self, driver: Watched, after_seq: int | None) -> None:
         self._driver, self._after = driver, after_seq
         self._items: deque[Item] = deque()
+        self._more: list[str] = []  # texts that continue the last item, a delta
         self._news: anyio.Event | None = None
         self._behind = after_seq is not None and after_seq < driver.seq
         self.closed = False
@@ -63,20 +64,30 @@ class Watch:
         """Called by the driver for each item, in order; never waits."""
         items = self._items
         if isinstance(item, Delta):
-            last = items[-1] if len(items) > self.LAG else None
-            if isinstance(last, Delta) and (last.kind, last.key, last.call) == (item.kind, item.key, item.call):
-                items[-1] = attrs.evolve(last, text=last.text + item.text)
+            if len(items) > self.LAG and _continues(items[-1], item):
+                self._more.append(item.text)
             else:
+                self._join()
                 items.append(item)
         elif self._behind:
             return
         elif len(items) > 8 * self.LAG:
             items.clear()
+            self._more.clear()
             self._behind = True
         else:
+            self._join()
             items.append(item)
         if self._news is not None:
             self._wake()
+
+    def _join(self) -> None:
+        """Give the last delta the texts that continue it. All at once: one by one would copy it each time."""
+        if self._more:
+            last = self._items[-1]
+            assert isinstance(last, Delta)
+            self._items[-1] = attrs.evolve(last, text="".join([last.text, *self._more]))
+            self._more.clear()
 
     def _wake(self) -> None:
         if self._news is not None:
@@ -91,6 +102,8 @@ class Watch:
             if self._after is not None and (self._behind or not self._items) and await self._caught_up():
                 continue
             if self._items:
+                if len(self._items) == 1:
+                    self._join()
                 item = self._items.popleft()
                 if isinstance(item, Event):
                     if self._after is not None and item.seq <= self._after:
@@ -112,3 +125,10 @@ class Watch:
         missing = await self._driver.read(self._after)
         self._items.extendleft(reversed(missing))  # what came while reading follows; seqs seen twice are skipped
         return bool(missing)
+
+
+def _continues(last: Item, delta: Delta) -> bool:
+    """Whether a delta goes on where the last item ended."""
+    return isinstance(last, Delta) and (last.kind, last.step, last.attempt, last.key, last.call) == (
+        delta.kind, delta.step, delta.attempt, delta.key, delta.call
+    )  # fmt: skip

@@ -200,7 +200,7 @@ def chat(steer: bool | None, **given: Any) -> None:
 
 @treadle.group()
 def sessions() -> None:
-    """Look at the sessions of a store."""
+    """Look at the sessions of a store; branch, name, move and remove them."""
 
 
 @sessions.command("list")
@@ -229,6 +229,124 @@ def show(name: str | None, as_json: bool, as_jsonl: bool, **given: Any) -> None:
 
     composed = compose(_composing(given))
     _ended(show_session, composed, _screen(given, _form(as_json, as_jsonl)), name)
+
+
+@sessions.command()
+@click.argument("words", nargs=-1, required=True)
+@click.option("--limit", type=click.IntRange(min=0), default=20, show_default=True, help="At most so many; 0 is all.")
+@json_options
+@composing_options
+def search(words: tuple[str, ...], limit: int, as_json: bool, as_jsonl: bool, **given: Any) -> None:
+    """Find messages that have all the WORDS, or words that begin with them, newest first."""
+    from . import keeping
+    from .composition import compose
+
+    composed, screen = compose(_composing(given)), _screen(given, _form(as_json, as_jsonl))
+    _ended(keeping.search, composed, screen, " ".join(words), limit=limit or None)
+
+
+@sessions.command()
+@click.argument("name", required=False)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@composing_options
+def tree(name: str | None, as_json: bool, **given: Any) -> None:
+    """Show which session was forked from which; with NAME, those that descend from it."""
+    from . import keeping
+    from .composition import compose
+
+    _ended(keeping.tree, compose(_composing(given)), _screen(given, _form(as_json, False)), name)
+
+
+@sessions.command()
+@click.argument("name")
+@click.argument("new", required=False)
+@click.option("--at", "at_seq", type=click.IntRange(min=1), metavar="SEQ", help="Up to this event; else to the end.")
+@composing_options
+def fork(name: str, new: str | None, at_seq: int | None, **given: Any) -> None:
+    """Make a session NEW that begins with the events of NAME, and print its name. The two then go their own ways."""
+    from . import keeping
+    from .composition import compose
+
+    _ended(keeping.fork, compose(_composing(given)), _screen(given), name, new, at_seq=at_seq)
+
+
+@sessions.command()
+@click.argument("name")
+@click.option("--turns", type=click.IntRange(min=1), default=1, show_default=True, help="How many of the last turns.")
+@composing_options
+def rewind(name: str, turns: int, **given: Any) -> None:
+    """Hide the last turns of NAME from the model. The log keeps them, and what its tools did stays done."""
+    from . import keeping
+    from .composition import compose
+
+    _ended(keeping.rewind, compose(_composing(given)), _screen(given), name, turns=turns)
+
+
+@sessions.command()
+@click.argument("name")
+@click.argument("labels", nargs=-1)
+@click.option("--remove", metavar="LABEL", multiple=True, help="Take a label away; may be repeated.")
+@click.option("--title", metavar="TEXT", help="What lists call it.")
+@composing_options
+def label(name: str, labels: tuple[str, ...], remove: tuple[str, ...], title: str | None, **given: Any) -> None:
+    """Add LABELS to NAME, and print all it has."""
+    from . import keeping
+    from .composition import compose
+
+    composed = compose(_composing(given))
+    _ended(keeping.label, composed, _screen(given), name, labels, remove=remove, title=title)
+
+
+@sessions.command()
+@click.argument("names", nargs=-1, required=True)
+@click.option("--undo", is_flag=True, help="Take them back.")
+@composing_options
+def archive(names: tuple[str, ...], undo: bool, **given: Any) -> None:
+    """Put sessions away: lists leave them out, and they can still be read."""
+    from . import keeping
+    from .composition import compose
+
+    _ended(keeping.archive, compose(_composing(given)), names, archived=not undo)
+
+
+@sessions.command()
+@click.argument("names", nargs=-1)
+@click.option("-o", "--output", metavar="FILE", help="Where to; else stdout.")
+@click.option("--whole", is_flag=True, help="Each fork with the events it inherited, so that it stands alone.")
+@click.option("--messages", is_flag=True, help="Only what was said. This cannot be imported.")
+@composing_options
+def export(names: tuple[str, ...], output: str | None, whole: bool, messages: bool, **given: Any) -> None:
+    """Write sessions as lines of JSON, which `import` reads; without NAMES all of the store."""
+    from . import keeping
+    from .composition import compose
+
+    composed, screen = compose(_composing(given)), _screen(given)
+    _ended(keeping.export, composed, screen, names, output=output, whole=whole, messages=messages)
+
+
+@sessions.command("import")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
+@click.option("--name", metavar="NAME", help="What to call it, if it is one session.")
+@composing_options
+def import_(file: str, name: str | None, **given: Any) -> None:
+    """Read what `export` wrote, from FILE or from stdin (-): all sessions of it, or none. Prints their names."""
+    from . import keeping
+    from .composition import compose
+
+    _ended(keeping.import_, compose(_composing(given)), _screen(given), file, name=name)
+
+
+@sessions.command()
+@click.argument("names", nargs=-1, required=True)
+@click.option("--forks", "with_forks", is_flag=True, help="With all that was forked from them.")
+@click.option("-y", "--yes", "sure", is_flag=True, help="Do not ask.")
+@composing_options
+def delete(names: tuple[str, ...], with_forks: bool, sure: bool, **given: Any) -> None:
+    """Delete sessions for good."""
+    from . import keeping
+    from .composition import compose
+
+    _ended(keeping.delete, compose(_composing(given)), _screen(given), names, with_forks=with_forks, sure=sure)
 
 
 @treadle.command()

@@ -12,20 +12,26 @@ from treadle.testing.checker import faults_of, normalised, prefix_faults, summar
 from treadle.testing.stepping import Effect, Stepper
 
 if TYPE_CHECKING:
+    from treadle.testing.histories import HistoryKit
     from treadle.testing.stores import StoreKit
 
-__all__ = ["Effect", "Stepper", "StoreKit", "faults_of", "normalised", "prefix_faults", "summary"]
+__all__ = [
+    "Effect", "HistoryKit", "Stepper", "StoreKit", "faults_of", "normalised", "prefix_faults", "summary",
+]  # fmt: skip
+
+_KITS = {"HistoryKit": "histories", "StoreKit": "stores"}
 
 
 def __getattr__(name: str) -> type:
     """Load a kit, and pytest with it, when it is asked for: the log checker needs neither."""
-    if name != "StoreKit":
+    if name not in _KITS:
         raise AttributeError(name)
+    from importlib import import_module
+
     import pytest
 
-    # A failing assert in a kit shows its values. Too late, and a warning, if the module was imported by its own name.
-    if "treadle.testing.stores" not in sys.modules:
-        pytest.register_assert_rewrite("treadle.testing.stores")
-    from treadle.testing.stores import StoreKit
-
-    return StoreKit
+    modules = [f"treadle.testing.{module}" for module in _KITS.values()]
+    # A failing assert in a kit shows its values. One kit brings another in, so all are named before the first.
+    pytest.register_assert_rewrite(*[module for module in modules if module not in sys.modules])
+    kit: type = getattr(import_module(f"treadle.testing.{_KITS[name]}"), name)
+    return kit

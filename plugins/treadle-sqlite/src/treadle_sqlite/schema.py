@@ -120,6 +120,43 @@ where e.type in ('user/message', 'assistant/message', 'tool/result')""",
 MIGRATIONS: Mapping[str, tuple[str, ...]] = {"0001_sessions": _TABLES + _VIEWS}
 """Name and statements, in order. A released one never changes; a new release adds its own."""
 
+SEARCH_SET = "treadle-sqlite-search"
+"""A set of its own: its tables are made by the first search, so that a file nobody searches pays nothing."""
+
+SEARCH_MIGRATIONS: Mapping[str, tuple[str, ...]] = {
+    "0001_texts": (
+        """
+create table search_progress (            -- which events the index has
+  session_key integer primary key references sessions(key) on delete cascade,
+  seq integer not null
+) strict""",
+        """
+create table search_texts (
+  id integer primary key,
+  session_key integer not null references sessions(key) on delete cascade,
+  seq integer not null,
+  time real not null,
+  role text not null,
+  text text not null
+) strict""",
+        "create index search_texts_sessions on search_texts(session_key)",
+        # The form of sqlite-utils' enable_fts, so that its own search and Datasette's find the index. That function
+        # itself commits (executescript), which would end the migration's transaction halfway.
+        """
+create virtual table search_texts_fts using fts5 (
+  "text", tokenize='unicode61 remove_diacritics 2', content="search_texts", content_rowid="id")""",
+        """
+create trigger search_texts_ai after insert on search_texts begin
+  insert into search_texts_fts (rowid, text) values (new.id, new.text);
+end""",
+        """
+create trigger search_texts_ad after delete on search_texts begin
+  insert into search_texts_fts (search_texts_fts, rowid, text) values ('delete', old.id, old.text);
+end""",
+    )
+}
+"""As `MIGRATIONS`."""
+
 State = Literal["absent", "older", "ready"]
 
 
@@ -145,11 +182,20 @@ def state_of(connection: sqlite3.Connection, file: str) -> State:
 
 def migrate(connection: sqlite3.Connection) -> None:
     """Make or renew the tables, inside the transaction that the caller began: all of it or nothing."""
+    _apply(MIGRATION_SET, MIGRATIONS, connection)
+
+
+def migrate_search(connection: sqlite3.Connection) -> None:
+    """As `migrate`, the search index. Raises `sqlite3.OperationalError` where SQLite was built without FTS5."""
+    _apply(SEARCH_SET, SEARCH_MIGRATIONS, connection)
+
+
+def _apply(name: str, steps: Mapping[str, tuple[str, ...]], connection: sqlite3.Connection) -> None:
     from sqlite_utils import Database, Migrations
 
-    migrations = Migrations(MIGRATION_SET)
-    for name, statements in MIGRATIONS.items():
-        migrations(name=name)(_executing(statements))
+    migrations = Migrations(name)
+    for step, statements in steps.items():
+        migrations(name=step)(_executing(statements))
     # Without the plugins that other packages installed into sqlite-utils: they are none of our file's business.
     migrations.apply(Database(connection, execute_plugins=False, recursive_triggers=False))
 
@@ -162,4 +208,4 @@ def _executing(statements: tuple[str, ...]) -> Callable[[Database], None]:
     return run
 
 
-__all__ = ["MIGRATIONS", "MIGRATION_SET", "OLDEST_SQLITE", "migrate", "state_of"]
+__all__ = ["MIGRATIONS", "MIGRATION_SET", "OLDEST_SQLITE", "SEARCH_SET", "migrate", "migrate_search", "state_of"]

@@ -11,9 +11,11 @@ from functools import partial
 from pathlib import Path
 
 import anyio
+import anyio.lowlevel
 
 from treadle.plugin import (
     Capabilities,
+    Found,
     Json,
     NoSuchSession,
     Posted,
@@ -30,6 +32,7 @@ from .database import Column, Database
 from .lease import check_free, renew, take
 from .log import SqliteLog
 from .rows import post_to_row
+from .search import find, take_up
 from .settings import SqliteSettings
 
 DIALECT = "sqlite"
@@ -174,6 +177,21 @@ class SqliteStore:
         key = await self.database.write(partial(_post, session_id, post_id, kind, text), session_id)
         self.database.tell(key)
         return post_id
+
+    # --- search -----------------------------------------------------------------------------------------
+
+    async def search(self, words: Sequence[str], limit: int | None) -> Sequence[Found]:
+        """Messages with all the words, newest first, from an index in the file (FTS5).
+
+        The index takes up what was written since the last search, a few hundred events at a time: an append pays
+        nothing for it, and waits for no more than one such stretch. Raises `Unsupported` without FTS5.
+        """
+        if not self.database.read("select 1 from sessions limit 1"):
+            return ()
+        await self.database.make()
+        while not await self.database.write(take_up):
+            await anyio.lowlevel.checkpoint()
+        return find(self.database, words, limit)
 
     # --- other plugins' tables ----------------------------------------------------------------------------
 
