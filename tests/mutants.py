@@ -22,7 +22,7 @@ KERNEL = ROOT / "kernel"
 SCRIPT = ROOT / "plugins" / "treadle-script" / "src" / "treadle_script"
 TESTS = {
     "grammar": ("grammar", "resume", "rebuild"),
-    "session": ("grammar", "driver", "resume", "cancel", "host", "store"),
+    "session": ("session", "resume", "host", "driver"),
     "calls": ("calls", "cancel", "resume", "host", "tools"),
     "loop": ("loop", "cancel", "resume", "rebuild", "host", "driver"),
     "host": ("host", "stack", "loop", "calls", "cancel"),
