@@ -450,6 +450,7 @@ def test_while_a_reply_is_owed_an_edit_leaves_something_to_answer():
 
 def test_a_log_that_says_nothing_means_nothing():
     state = fold(())
+    assert State().session == ""
     assert (state.session, state.phase, state.seq, state.time, state.turn, state.step) == ("", Phase.NEW, 0, 0.0, 0, 0)
     assert (state.attempt, state.stopped, state.answered, state.alone) == (0, False, 0, 0)
     assert (state.parked, state.owed, state.last_deferred) == (False, False, False)
@@ -597,11 +598,25 @@ def test_a_resumed_call_that_repair_cut_off_again_takes_its_place_when_it_runs_a
     ]  # fmt: skip
 
 
+def test_a_resumed_call_that_was_answered_over_and_cut_off_keeps_its_placeholder():
+    waiting = (*BEGUN, reply("c"), took("c"), got("c", "deferred"), StepEnd("done"), END)
+    spoke = (put("n"), TurnStart(), claim("n"), UserMessage(said("n")), request(), reply(text="later", id="r2"))
+    cut = (TurnStart(), resume("c"), took("c", "safe"), got("c", "outcome_unknown"), StepEnd("interrupted", ("c",)))
+    assert log(*waiting, *spoke, StepEnd("done"), END, *cut).resumable["c"].placeholder == 9
+
+
 def test_a_resumable_call_whose_result_was_edited_away_is_told_of_at_the_end():
     cut = (*BEGUN, reply("c"), took("c"), got("c", "not_started"), StepEnd("interrupted", ("c",)), END, edit(7, 9))
     state = log(*cut, TurnStart(), resume("c"), took("c"), got("c", text="ran"))
     head = "[Result of the earlier call tool-c (c), status ok]\n"
     assert [each[1:] for each in shown(state)] == [("user", "words"), ("context", f"{head}ran")]
+
+
+def test_a_call_that_was_edited_away_and_cut_off_again_is_still_told_of_at_the_end():
+    cut = (*BEGUN, reply("c"), took("c"), got("c", "not_started"), StepEnd("interrupted", ("c",)), END, edit(7, 9))
+    again = (TurnStart(), resume("c"), took("c", "safe"), got("c", "outcome_unknown"), StepEnd("interrupted", ("c",)))
+    state = log(*cut, *again, END, TurnStart(), resume("c"), took("c"), got("c"))
+    assert [item.message.role for item in state.items] == ["user", "context", "context"]
 
 
 def test_usage_is_summed_over_the_turn_and_begins_anew_with_the_next():
