@@ -163,3 +163,41 @@ async def test_an_edit_is_the_kernels_event_and_required():
         await driver.prompt("again")
         edits = [(e.owner, e.required) for e in await driver.read() if e.type == "context/edit"]
     assert edits == [(KERNEL, True)]
+
+
+PLUGINS = (("mine", "1.0"),)
+
+
+async def open_again(log, name, **given):
+    settings = {"kernel": "0.9", "plugins": PLUGINS, "store_seconds": 1, "suspends": False, "clock": lambda: 8.0}
+    return await open_session(log, session=name, **settings | given)
+
+
+async def test_a_new_session_says_what_wrote_it_and_when():
+    log = await MemoryStore().open("s", write=True)
+    live = await open_again(log, "s")
+    assert live.state.session == "s"
+    await live.append(TurnStart())
+    first, second = await log.read()
+    assert first.data == SessionOpen(reason="new", kernel="0.9", plugins=PLUGINS)
+    assert [(e.time, e.owner, e.required) for e in (first, second)] == [(8.0, KERNEL, True)] * 2
+
+
+async def test_a_fork_says_where_it_came_from_at_once_and_once():
+    store = MemoryStore()
+    parent = await opened(store)
+    await parent.append_built(lambda state: (PluginData("p/x", 1),))
+    await store.fork("s", 2, "child")
+    log = await store.open("child", write=True)
+    live = await open_again(log, "child")
+    fork = SessionOpen(reason="fork", kernel="0.9", plugins=PLUGINS, parent="s", parent_seq=2)
+    assert [event.data for event in await log.read(2)] == [fork]
+    await live.append(TurnStart())
+    assert await types(live) == ["session/open", "p/x", "session/open", "turn/start"]
+    assert live.state.session == "child"
+
+
+async def test_a_log_that_suspends_is_awaited_for_as_long_as_the_limits_say():
+    live = await open_again(Waits(await MemoryStore().open("s", write=True)), "s", suspends=True, store_seconds=0.02)
+    with pytest.raises(StoreFault, match=r"silent for 0\.02 s"):
+        await live.append(TurnStart())
